@@ -1,0 +1,111 @@
+/* Numbers <-> payload. A codec is an immutable descriptor; gw_params is a codec with its settings, a
+ * plain value to copy; two verbs do the work. docs/codecs.md explains each codec,
+ * docs/wire-format.md its bytes, docs/numerics.md its arithmetic. */
+#ifndef GRADWIRE_CODEC_H
+#define GRADWIRE_CODEC_H
+
+#include "gradwire/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gw_codec gw_codec;
+
+enum {
+    GW_CODEC_FIXED_SIZE = 1, /* payload bytes depend on the count alone, never on the values */
+    GW_CODEC_UNBIASED = 2,   /* the expectation of the decoded value is the value */
+    GW_CODEC_ADDITIVE = 4    /* payloads of several ranks may be summed without decoding */
+};
+
+typedef struct gw_param_info {
+    const char *name, *doc;
+    double min, max, fallback;
+    /* NULL for a number; else max - min + 1 words, the value of words[i] being min + i. */
+    const char *const *words;
+} gw_param_info;
+
+enum { GW_PARAMS_MAX = 8 };
+
+/* Set up by gw_params_init or gw_params_parse; then read it, copy it, or set a value with
+ * gw_params_set. value[i] belongs to parameter i of the codec. */
+typedef struct gw_params {
+    const gw_codec *codec;
+    double value[GW_PARAMS_MAX];
+} gw_params;
+
+/* Which random numbers an encoding draws: a pure function of these and the element's index, so
+ * that two encodings are alike if and only if all of it is. `first` is the index of the tensor's
+ * first element in the whole tensor when only a piece of it is encoded; it must be a multiple of
+ * gw_codec_grain. */
+typedef struct gw_stream {
+    uint64_t seed, step, tensor;
+    uint32_t point, rank;
+    uint64_t first;
+} gw_stream;
+
+/* What an encoding noticed, at no extra pass over the data. */
+typedef struct gw_report {
+    uint64_t non_finite; /* inputs that were NaN or infinite */
+    uint64_t overflowed; /* finite inputs beyond the code's range; docs/numerics.md says what they become */
+} gw_report;
+
+/* How to run: NULL or all zero is the best instruction set on the calling thread. A workspace is
+ * needed only where gw_codec_workspace says so. */
+typedef struct gw_exec {
+    gw_isa isa;
+    gw_pool *pool; /* borrowed for the call; NULL runs on the calling thread */
+    gw_workspace workspace;
+} gw_exec;
+
+typedef enum gw_apply { GW_SET = 0, GW_ADD = 1 } gw_apply;
+
+GW_API size_t gw_codec_count(void);
+GW_API const gw_codec *gw_codec_at(size_t index); /* NULL past the end */
+GW_API const gw_codec *gw_codec_find(const char *name);
+GW_API const gw_codec *gw_codec_by_id(uint8_t wire_id);
+GW_API const char *gw_codec_name(const gw_codec *codec);
+GW_API const char *gw_codec_doc(const gw_codec *codec); /* one line */
+GW_API uint8_t gw_codec_id(const gw_codec *codec);
+GW_API int gw_codec_has_isa(const gw_codec *codec, gw_isa isa); /* compiled in, whatever this machine is */
+GW_API size_t gw_codec_param_count(const gw_codec *codec);
+GW_API const gw_param_info *gw_codec_param(const gw_codec *codec, size_t index); /* NULL past the end */
+
+/* Defaults of the codec. */
+GW_API gw_status gw_params_init(gw_params *params, const gw_codec *codec);
+/* "natural:bits=8", "dither:bits=4,bucket=512,rounding=nearest". Unknown or repeated words are errors. */
+GW_API gw_status gw_params_parse(gw_params *params, const char *spec, gw_why *why);
+/* Every value within its range, and what else the codec asks for. */
+GW_API gw_status gw_params_check(const gw_params *params, gw_why *why);
+/* Writes the spec string with every parameter; `size` includes the final NUL. */
+GW_API gw_status gw_params_print(const gw_params *params, char *text, size_t size);
+/* GW_CODEC_* of this codec with these settings. */
+GW_API uint32_t gw_params_flags(const gw_params *params);
+/* A payload may be cut at multiples of this many elements: the payload of a whole is the
+ * concatenation of the payloads of its pieces. 0 if params fail gw_params_check. */
+GW_API size_t gw_codec_grain(const gw_params *params);
+
+/* Most payload bytes for `count` elements; for GW_CODEC_FIXED_SIZE exactly so many. */
+GW_API gw_status gw_payload_bound(const gw_params *params, size_t count, size_t *bytes);
+/* Workspace bytes for gw_encode and gw_decode with `threads` threads (1 without a pool). */
+GW_API gw_status gw_codec_workspace(const gw_params *params, gw_dtype dtype, unsigned threads,
+                                    size_t *bytes);
+
+/* Encodes `in` into `payload`. On failure *written and *report are untouched; the payload's bytes
+ * are undefined. May run on several threads at once with different payloads and workspaces.
+ * `stream` may be NULL for deterministic settings only. `report` may be NULL. */
+GW_API gw_status gw_encode(const gw_params *params, const gw_exec *exec, const gw_stream *stream,
+                           const gw_tensor *in, void *payload, size_t capacity, size_t *written,
+                           gw_report *report);
+
+/* Decodes a payload that was made with the same params and count, and sets or adds to `out`. All
+ * bytes that could be wrong are looked at before the first is applied: on failure `out` is
+ * untouched. Values are decoded in fp32; with fp16 or bf16 outputs the (sum's) value is then
+ * rounded to nearest even. */
+GW_API gw_status gw_decode(const gw_params *params, const gw_exec *exec, const void *payload,
+                           size_t size, gw_apply how, gw_tensor *out, gw_why *why);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,9 @@
+/* gradwire: gradients on the wire in as few bytes as the job can bear. One header a room. */
+#ifndef GRADWIRE_GRADWIRE_H
+#define GRADWIRE_GRADWIRE_H
+
+#include "gradwire/base.h"  /* status, dtypes, instruction sets, thread pool */
+#include "gradwire/codec.h" /* numbers <-> payload */
+#include "gradwire/frame.h" /* payload <-> frame */
+
+#endif
