@@ -15,7 +15,8 @@ typedef struct gw_codec gw_codec;
 enum {
     GW_CODEC_FIXED_SIZE = 1, /* payload bytes depend on the count alone, never on the values */
     GW_CODEC_UNBIASED = 2,   /* the expectation of the decoded value is the value */
-    GW_CODEC_ADDITIVE = 4    /* payloads of several ranks may be summed without decoding */
+    GW_CODEC_ADDITIVE = 4,   /* payloads of several ranks may be summed without decoding */
+    GW_CODEC_STOCHASTIC = 8  /* draws random numbers: gw_encode needs a stream */
 };
 
 typedef struct gw_param_info {

@@ -1,0 +1,29 @@
+/* fp32 <-> fp16, bf16 over arrays, in the shapes the codecs need. Every variant gives the bits of
+ * numeric.h. Pointers need no alignment beyond their element's. */
+#ifndef GW_BASE_CONVERT_H
+#define GW_BASE_CONVERT_H
+
+#include "base/numeric.h"
+
+#include <gradwire/base.h>
+
+typedef struct gw_convert {
+    /* dst = src; returns the largest |bits| seen, so that non-finite or overflowing inputs show. */
+    uint32_t (*narrow)(gw_dtype to, const float *src, void *dst, size_t n);
+    void (*widen)(gw_dtype from, const void *src, float *dst, size_t n);
+    /* dst += src in fp32 */
+    void (*add)(gw_dtype from, const void *src, float *dst, size_t n);
+} gw_convert;
+
+/* NULL where the variant is not built. */
+const gw_convert *gw_convert_for(gw_isa isa);
+
+extern const gw_convert gw_convert_scalar;
+#ifdef GW_HAVE_AVX2
+extern const gw_convert gw_convert_avx2;
+#endif
+#ifdef GW_HAVE_AVX512
+extern const gw_convert gw_convert_avx512;
+#endif
+
+#endif

@@ -1,0 +1,66 @@
+/* The conversion loops, written once for every vector width. The including file defines, before:
+ *   vec, ivec, LANES, load(from, src, i), store(to, dst, i, v), max_abs(top, v), largest(top), zero(), plus(a, b)
+ * The dtype is a constant at every call, so that each loop is compiled for one of them. */
+
+static inline uint32_t narrow_to(gw_dtype to, const float *src, uint8_t *dst, size_t n)
+{
+    ivec top = zero();
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const vec v = load(GW_F32, (const uint8_t *)src, i);
+        top = max_abs(top, v);
+        store(to, dst, i, v);
+    }
+    const uint32_t head = largest(top);
+    const uint32_t tail =
+        gw_convert_scalar.narrow(to, src + i, dst + i * (to == GW_F32 ? 4 : 2), n - i);
+    return head > tail ? head : tail;
+}
+
+static uint32_t narrow(gw_dtype to, const float *src, void *dst, size_t n)
+{
+    return to == GW_F32   ? narrow_to(GW_F32, src, dst, n)
+           : to == GW_F16 ? narrow_to(GW_F16, src, dst, n)
+                          : narrow_to(GW_BF16, src, dst, n);
+}
+
+static inline void widen_from(gw_dtype from, const uint8_t *src, float *dst, size_t n)
+{
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        store(GW_F32, (uint8_t *)dst, i, load(from, src, i));
+    }
+    gw_convert_scalar.widen(from, src + i * (from == GW_F32 ? 4 : 2), dst + i, n - i);
+}
+
+static void widen(gw_dtype from, const void *src, float *dst, size_t n)
+{
+    if (from == GW_F32) {
+        widen_from(GW_F32, src, dst, n);
+    } else if (from == GW_F16) {
+        widen_from(GW_F16, src, dst, n);
+    } else {
+        widen_from(GW_BF16, src, dst, n);
+    }
+}
+
+static inline void add_from(gw_dtype from, const uint8_t *src, float *dst, size_t n)
+{
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const vec sum = plus(load(GW_F32, (const uint8_t *)dst, i), load(from, src, i));
+        store(GW_F32, (uint8_t *)dst, i, sum);
+    }
+    gw_convert_scalar.add(from, src + i * (from == GW_F32 ? 4 : 2), dst + i, n - i);
+}
+
+static void add(gw_dtype from, const void *src, float *dst, size_t n)
+{
+    if (from == GW_F32) {
+        add_from(GW_F32, src, dst, n);
+    } else if (from == GW_F16) {
+        add_from(GW_F16, src, dst, n);
+    } else {
+        add_from(GW_BF16, src, dst, n);
+    }
+}

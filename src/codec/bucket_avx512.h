@@ -1,0 +1,142 @@
+/* The loops that bucket_walk.h asks for, 64 numbers at a time. The including file defines, before,
+ * for sixteen numbers:
+ *   levels16(b, size, r)        levels not yet clamped to b->levels, but below 256
+ *   fractions16(b, level)       λ(level) */
+
+#include "base/random_avx512.h"
+
+enum { GROUP = 64 };
+
+static inline __m512i abs16(__m512i x)
+{
+    return _mm512_and_si512(x, _mm512_set1_epi32((int)GW_ABS_MASK));
+}
+
+static uint32_t max_abs(const float *x, size_t n)
+{
+    __m512i a = _mm512_setzero_si512(), b = a;
+    size_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+        a = _mm512_max_epu32(a, abs16(_mm512_loadu_si512(x + i)));
+        b = _mm512_max_epu32(b, abs16(_mm512_loadu_si512(x + i + 16)));
+    }
+    for (; i < n; i += 16) {
+        const __mmask16 some = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : 0xFFFF;
+        a = _mm512_max_epu32(a, abs16(_mm512_maskz_loadu_epi32(some, x + i)));
+    }
+    return _mm512_reduce_max_epu32(_mm512_max_epu32(a, b));
+}
+
+/* The top byte's sign bits, and the low bytes, of four registers: packing interleaves the 128-bit
+ * lanes, which one permutation of dwords puts right. */
+static inline __m512i in_order(__m512i packed)
+{
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    return _mm512_permutexvar_epi32(order, packed);
+}
+
+/* 64 codes of `bits` bits, one a byte -> 8 · bits bytes, least significant first: neighbours are
+ * joined to fields of 2, 4 and 8 codes, then the used bytes of each 64-bit field are moved together. */
+static inline void pack64(__m512i v, uint32_t bits, uint8_t *out)
+{
+    const __m512i low8 = _mm512_set1_epi16((short)((1 << bits) - 1));
+    const __m512i low16 = _mm512_set1_epi32((1 << 2 * bits) - 1);
+    const __m512i low32 = _mm512_set1_epi64((long long)((1ull << 4 * bits) - 1));
+    const __m128i by8 = _mm_cvtsi32_si128((int)(8 - bits));
+    const __m128i by16 = _mm_cvtsi32_si128((int)(16 - 2 * bits));
+    const __m128i by32 = _mm_cvtsi32_si128((int)(32 - 4 * bits));
+    /* 0xCA: where the mask is set the first, elsewhere the second */
+    v = _mm512_ternarylogic_epi32(low8, v, _mm512_srl_epi16(v, by8), 0xCA);
+    v = _mm512_ternarylogic_epi32(low16, v, _mm512_srl_epi32(v, by16), 0xCA);
+    v = _mm512_ternarylogic_epi32(low32, v, _mm512_srl_epi64(v, by32), 0xCA);
+    if (bits == 4) {
+        _mm256_storeu_si256((__m256i *)(void *)out, _mm512_cvtepi64_epi32(v));
+        return;
+    }
+    uint64_t field[8];
+    _mm512_storeu_si512(field, v);
+    gw_fields_store(field, 8, bits, out);
+}
+
+static inline void encode_codes_bits(const gw_bucket *b, const float *x, size_t n, gw_random_pair k,
+                                     uint32_t index, uint8_t *out, uint32_t bits, int nearest)
+{
+    const __m512i top = _mm512_set1_epi8((char)b->levels);
+    const __m512i sign_bit = _mm512_set1_epi8((char)(1 << (bits - 1)));
+    const __m512i middle = _mm512_set1_epi32(1 << (GW_MANT_BITS - 1));
+    gw_random_avx512 random = gw_random_avx512_at(k, index);
+    size_t i = 0;
+    for (; i + GROUP <= n; i += GROUP, out += 8 * bits) {
+        __m512i v[4], level[4];
+        for (int j = 0; j < 4; j++) {
+            v[j] = _mm512_loadu_si512(x + i + 16 * j);
+            const __m512i r = nearest ? middle : gw_random_avx512_next(&random);
+            level[j] = levels16(b, _mm512_castsi512_ps(abs16(v[j])), r);
+        }
+        const __m512i l01 = _mm512_packus_epi32(level[0], level[1]);
+        const __m512i l23 = _mm512_packus_epi32(level[2], level[3]);
+        const __m512i s01 = _mm512_packs_epi32(v[0], v[1]), s23 = _mm512_packs_epi32(v[2], v[3]);
+        const __m512i l = _mm512_min_epu8(_mm512_packus_epi16(l01, l23), top);
+        const __mmask64 negative =
+            _mm512_movepi8_mask(_mm512_packs_epi16(s01, s23)) & _mm512_test_epi8_mask(l, l);
+        const __m512i code = in_order(_mm512_mask_add_epi8(l, negative, l, sign_bit));
+        if (bits == 8) {
+            _mm512_storeu_si512(out, code);
+        } else {
+            pack64(code, bits, out);
+        }
+    }
+    encode_by_core(b, x + i, n - i, k, index + (uint32_t)i, out);
+}
+
+/* 8 · bits bytes -> 64 codes, one a byte: pack64 backwards. */
+static inline __m512i unpack64(const uint8_t *in, uint32_t bits)
+{
+    uint64_t field[8];
+    __m512i v;
+    if (bits == 4) {
+        v = _mm512_cvtepu32_epi64(_mm256_loadu_si256((const __m256i *)(const void *)in));
+    } else {
+        gw_fields_load(in, bits, field, 8);
+        v = _mm512_loadu_si512(field);
+    }
+    const __m128i by8 = _mm_cvtsi32_si128((int)(8 - bits));
+    const __m128i by16 = _mm_cvtsi32_si128((int)(16 - 2 * bits));
+    const __m128i by32 = _mm_cvtsi32_si128((int)(32 - 4 * bits));
+    v = _mm512_ternarylogic_epi32(_mm512_set1_epi64(0xFFFFFFFF), v, _mm512_sll_epi64(v, by32), 0xCA);
+    v = _mm512_ternarylogic_epi32(_mm512_set1_epi32(0xFFFF), v, _mm512_sll_epi32(v, by16), 0xCA);
+    v = _mm512_ternarylogic_epi32(_mm512_set1_epi16(0xFF), v, _mm512_sll_epi16(v, by8), 0xCA);
+    return _mm512_and_si512(v, _mm512_set1_epi8((char)((1 << bits) - 1)));
+}
+
+static inline void decode_codes_bits(const gw_bucket *b, const uint8_t *codes, size_t n,
+                                     gw_apply how, float *out, uint32_t bits)
+{
+    const __m512i levels = _mm512_set1_epi32((int)b->levels);
+    const __m512i sign_bit = _mm512_set1_epi32((int)GW_SIGN_BIT);
+    const __m512 scale = _mm512_set1_ps(b->scale);
+    size_t i = 0;
+    for (; i + GROUP <= n; i += GROUP, codes += 8 * bits) {
+        const __m512i v = bits == 8 ? _mm512_loadu_si512(codes) : unpack64(codes, bits);
+        const __m128i quarter[4] = {_mm512_castsi512_si128(v), _mm512_extracti32x4_epi32(v, 1),
+                                    _mm512_extracti32x4_epi32(v, 2),
+                                    _mm512_extracti32x4_epi32(v, 3)};
+        for (int j = 0; j < 4; j++) {
+            const __m512i code = _mm512_cvtepu8_epi32(quarter[j]);
+            const __m512 size =
+                _mm512_mul_ps(scale, fractions16(b, _mm512_and_si512(code, levels)));
+            const __m512i sign = _mm512_slli_epi32(code, (unsigned)(32 - bits));
+            /* size | (sign & sign_bit) */
+            __m512 value = _mm512_castsi512_ps(
+                _mm512_ternarylogic_epi32(_mm512_castps_si512(size), sign, sign_bit, 0xF8));
+            float *at = out + i + 16 * j;
+            if (how == GW_ADD) {
+                value = _mm512_add_ps(_mm512_loadu_ps(at), value);
+            }
+            _mm512_storeu_ps(at, value);
+        }
+    }
+    decode_by_core(b, codes, n - i, how, out + i);
+}
+
+#include "codec/bucket_widths.h"

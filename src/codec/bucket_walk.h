@@ -1,0 +1,57 @@
+/* The walk over buckets, written once for both codecs and every instruction set. The including file
+ * has included bucket_by_core.h and defines
+ *   FACTOR(scale, levels)                  the core's h
+ *   NEAREST(params)                        1 where r is the middle
+ *   max_abs(x, n)                          the largest |bits|
+ *   encode_codes(b, x, n, k, index, out)   codes of one bucket whose b->pre is 1
+ *   decode_codes(b, codes, n, how, out)
+ * Afterwards it has `encode` and `decode` for its gw_bucket_kernels. */
+
+static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, uint8_t *payload,
+                   gw_report *report)
+{
+    const gw_params *p = job->params;
+    const size_t size = gw_param(p, GW_BUCKET_SIZE);
+    gw_bucket b = {.bits = gw_param(p, GW_BUCKET_BITS), .nearest = NEAREST(p)};
+    b.levels = (1u << (b.bits - 1)) - 1;
+    for (size_t at = 0; at < n; at += size) {
+        const size_t m = n - at < size ? n - at : size;
+        const uint32_t top = max_abs(x + at, m);
+        uint8_t *codes = payload + GW_BUCKET_HEADER;
+        const size_t codes_bytes = (m * b.bits + 7) / 8;
+        if (top >= GW_INF_BITS || top == 0) {
+            gw_put_u32(payload, top == 0 ? 0 : GW_NAN_BITS);
+            memset(codes, 0, codes_bytes);
+            for (size_t i = 0; top != 0 && i < m; i++) {
+                report->non_finite += (gw_bits(x[at + i]) & GW_ABS_MASK) >= GW_INF_BITS;
+            }
+        } else {
+            const gw_random_pair k = gw_random_pair_at(job->random_key, first + at);
+            const uint32_t index = (uint32_t)(first + at);
+            gw_put_u32(payload, top);
+            b.scale = gw_float(top);
+            b.pre = gw_bucket_pre(b.scale);
+            b.factor = FACTOR(b.scale * b.pre, b.levels);
+            if (b.pre == 1.0f) {
+                encode_codes(&b, x + at, m, k, index, codes);
+            } else {
+                encode_by_core(&b, x + at, m, k, index, codes);
+            }
+        }
+        payload = codes + codes_bytes;
+    }
+}
+
+static void decode(const gw_job *job, const uint8_t *payload, size_t n, gw_apply how, float *out)
+{
+    const gw_params *p = job->params;
+    const size_t size = gw_param(p, GW_BUCKET_SIZE);
+    gw_bucket b = {.bits = gw_param(p, GW_BUCKET_BITS)};
+    b.levels = (1u << (b.bits - 1)) - 1;
+    for (size_t at = 0; at < n; at += size) {
+        const size_t m = n - at < size ? n - at : size;
+        b.scale = gw_float(gw_get_u32(payload));
+        decode_codes(&b, payload + GW_BUCKET_HEADER, m, how, out + at);
+        payload += GW_BUCKET_HEADER + (m * b.bits + 7) / 8;
+    }
+}

@@ -1,0 +1,167 @@
+/* Spec strings: name[:key=value[,key=value]…]. Strict: an unknown or repeated key, an unknown word, a
+ * number with anything behind it, or a value out of range is an error that names it. */
+#include "codec/codec_impl.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+gw_status gw_params_init(gw_params *params, const gw_codec *codec)
+{
+    if (params == NULL || codec == NULL) {
+        return GW_ERR_ARG;
+    }
+    *params = (gw_params){.codec = codec};
+    for (size_t i = 0; i < codec->n_params; i++) {
+        params->value[i] = codec->params[i].fallback;
+    }
+    return GW_OK;
+}
+
+/* "max, l2" or "2 to 8": what a parameter takes, for error messages. */
+static void describe_range(const gw_param_info *info, char *text, size_t size)
+{
+    if (info->words == NULL) {
+        (void)snprintf(text, size, "%.17g to %.17g", info->min, info->max);
+        return;
+    }
+    size_t used = 0;
+    for (int i = 0; i <= (int)(info->max - info->min) && used < size; i++) {
+        const int n = snprintf(text + used, size - used, "%s%s", i == 0 ? "" : ", ", info->words[i]);
+        used += n > 0 ? (size_t)n : 0;
+    }
+}
+
+gw_status gw_params_check(const gw_params *params, gw_why *why)
+{
+    if (params == NULL || params->codec == NULL) {
+        return gw_fail(why, GW_ERR_ARG, "no codec given");
+    }
+    const gw_codec *codec = params->codec;
+    for (size_t i = 0; i < codec->n_params; i++) {
+        const gw_param_info *info = &codec->params[i];
+        const double v = params->value[i];
+        if (!(v >= info->min && v <= info->max) || v != floor(v)) {
+            char range[128];
+            describe_range(info, range, sizeof range);
+            return gw_fail(why, GW_ERR_RANGE, "%s: %s=%.17g is not one of %s", codec->name,
+                           info->name, v, range);
+        }
+    }
+    return codec->check != NULL ? codec->check(params, why) : GW_OK;
+}
+
+/* A word of the parameter, or a whole number. */
+static gw_status parse_value(const gw_codec *codec, const gw_param_info *info, const char *text,
+                             double *out, gw_why *why)
+{
+    if (info->words != NULL) {
+        for (int i = 0; i <= (int)(info->max - info->min); i++) {
+            if (strcmp(text, info->words[i]) == 0) {
+                *out = info->min + i;
+                return GW_OK;
+            }
+        }
+        char range[128];
+        describe_range(info, range, sizeof range);
+        return gw_fail(why, GW_ERR_UNKNOWN, "%s: %s=%s is not one of %s", codec->name, info->name,
+                       text, range);
+    }
+    char *end = NULL;
+    *out = strtod(text, &end);
+    /* strtod also reads "inf", "nan", hex and leading blanks: digits are all we mean */
+    if (text[0] < '0' || text[0] > '9' || *end != '\0' || strpbrk(text, "xXpP") != NULL) {
+        return gw_fail(why, GW_ERR_ARG, "%s: %s=%s is not a number", codec->name, info->name, text);
+    }
+    return GW_OK;
+}
+
+static gw_status parse_setting(gw_params *params, char *setting, uint32_t *seen, gw_why *why)
+{
+    const gw_codec *codec = params->codec;
+    char *equals = strchr(setting, '=');
+    if (equals == NULL) {
+        return gw_fail(why, GW_ERR_ARG, "%s: '%s' is not of the form key=value", codec->name,
+                       setting);
+    }
+    *equals = '\0';
+    for (size_t i = 0; i < codec->n_params; i++) {
+        if (strcmp(codec->params[i].name, setting) != 0) {
+            continue;
+        }
+        if (*seen & 1u << i) {
+            return gw_fail(why, GW_ERR_ARG, "%s: '%s' is given twice", codec->name, setting);
+        }
+        *seen |= 1u << i;
+        return parse_value(codec, &codec->params[i], equals + 1, &params->value[i], why);
+    }
+    char known[160] = "";
+    for (size_t i = 0, used = 0; i < codec->n_params && used < sizeof known; i++) {
+        const int n = snprintf(known + used, sizeof known - used, "%s%s", i == 0 ? "" : ", ",
+                               codec->params[i].name);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    return gw_fail(why, GW_ERR_UNKNOWN, "%s has no parameter '%s' (it has: %s)", codec->name,
+                   setting, known);
+}
+
+gw_status gw_params_parse(gw_params *params, const char *spec, gw_why *why)
+{
+    char text[256];
+    if (params == NULL || spec == NULL) {
+        return gw_fail(why, GW_ERR_ARG, "no spec given");
+    }
+    if (strlen(spec) >= sizeof text) {
+        return gw_fail(why, GW_ERR_ARG, "spec is longer than %zu characters", sizeof text - 1);
+    }
+    memcpy(text, spec, strlen(spec) + 1);
+    char *settings = strchr(text, ':');
+    if (settings != NULL) {
+        *settings++ = '\0';
+    }
+    gw_params parsed;
+    if (gw_params_init(&parsed, gw_codec_find(text)) != GW_OK) {
+        return gw_fail(why, GW_ERR_UNKNOWN, "no codec named '%s'", text);
+    }
+    uint32_t seen = 0;
+    while (settings != NULL) {
+        char *next = strchr(settings, ',');
+        if (next != NULL) {
+            *next++ = '\0';
+        }
+        const gw_status status = parse_setting(&parsed, settings, &seen, why);
+        if (status != GW_OK) {
+            return status;
+        }
+        settings = next;
+    }
+    const gw_status status = gw_params_check(&parsed, why);
+    if (status == GW_OK) {
+        *params = parsed;
+    }
+    return status;
+}
+
+gw_status gw_params_print(const gw_params *params, char *text, size_t size)
+{
+    if (params == NULL || text == NULL || gw_params_check(params, NULL) != GW_OK) {
+        return GW_ERR_ARG;
+    }
+    const gw_codec *codec = params->codec;
+    int n = snprintf(text, size, "%s", codec->name);
+    size_t used = n > 0 ? (size_t)n : 0;
+    for (size_t i = 0; i < codec->n_params && used < size; i++) {
+        const gw_param_info *info = &codec->params[i];
+        const char *mark = i == 0 ? ":" : ",";
+        if (info->words != NULL) {
+            n = snprintf(text + used, size - used, "%s%s=%s", mark, info->name,
+                         info->words[(int)(params->value[i] - info->min)]);
+        } else {
+            n = snprintf(text + used, size - used, "%s%s=%.17g", mark, info->name,
+                         params->value[i]);
+        }
+        used += n > 0 ? (size_t)n : 0;
+    }
+    return used < size ? GW_OK : GW_ERR_CAPACITY;
+}

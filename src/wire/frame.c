@@ -1,0 +1,388 @@
+/* Payload <-> frame. The only place that reads a length off the wire: every number is compared with
+ * what is left before it is used. Layout and rules: docs/wire-format.md, sections 1 and 2. */
+#include <gradwire/frame.h>
+
+#include "base/little_endian.h"
+#include "base/why.h"
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+enum { HEADER = 64, ENTRY = 40, HASH_AT = 56 };
+static const uint8_t magic[4] = {0x47, 0x57, 0x46, 0x1A};
+static const uint64_t max_count = (uint64_t)1 << 48, max_payload = (uint64_t)1 << 56;
+static const uint64_t max_header = (uint64_t)1 << 31;
+
+static uint64_t align8(uint64_t n)
+{
+    return (n + 7) & ~(uint64_t)7;
+}
+
+static uint64_t entry_bytes(uint64_t n_dims, uint64_t n_params, uint64_t name_bytes)
+{
+    return align8(ENTRY + 8 * n_dims + 8 * n_params + name_bytes);
+}
+
+/* Of the header and all entries, the eight bytes of the hash itself taken as zero. */
+static uint64_t header_hash(const uint8_t *frame, size_t header)
+{
+    static const uint8_t zero[8] = {0};
+    XXH3_state_t state;
+    XXH3_64bits_reset(&state);
+    XXH3_64bits_update(&state, frame, HASH_AT);
+    XXH3_64bits_update(&state, zero, sizeof zero);
+    XXH3_64bits_update(&state, frame + HEADER, header - HEADER);
+    return XXH3_64bits_digest(&state);
+}
+
+/* The product of dims, or a failure if it is not the segment's count. */
+static gw_status check_dims(const gw_segment *s, gw_why *why)
+{
+    uint64_t product = 1;
+    for (uint32_t i = 0; i < s->n_dims; i++) {
+        if (s->dims[i] != 0 && product > max_count / s->dims[i]) {
+            return gw_fail(why, GW_ERR_CORRUPT, "the dims' product is beyond 2^48");
+        }
+        product *= s->dims[i];
+    }
+    if (product != s->count || s->count >= max_count) {
+        return gw_fail(why, GW_ERR_CORRUPT, "%llu elements, but the dims' product is %llu",
+                       (unsigned long long)s->count, (unsigned long long)product);
+    }
+    return GW_OK;
+}
+
+/* No NUL, no overlong or surrogate form: names end up in JSON and on terminals. */
+static int is_utf8_name(const uint8_t *s, size_t n)
+{
+    static const uint32_t smallest[5] = {0, 1, 0x80, 0x800, 0x10000};
+    for (size_t i = 0; i < n;) {
+        const uint32_t lead = s[i];
+        const size_t len = lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : lead >> 3 == 30 ? 4 : 0;
+        if (len == 0 || len > n - i) {
+            return 0;
+        }
+        uint32_t point = len == 1 ? lead : lead & (0x7Fu >> len);
+        for (size_t j = 1; j < len; j++) {
+            if (s[i + j] >> 6 != 2) {
+                return 0;
+            }
+            point = point << 6 | (s[i + j] & 0x3Fu);
+        }
+        if (point < smallest[len] || point > 0x10FFFF || (point >= 0xD800 && point < 0xE000)) {
+            return 0;
+        }
+        i += len;
+    }
+    return 1;
+}
+
+/* What a writer may ask for; a reader checks the same of what it reads. */
+static gw_status check_segment(const gw_segment *s, gw_why *why)
+{
+    const gw_status status = gw_params_check(&s->params, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (gw_dtype_size(s->dtype) == 0) {
+        return gw_fail(why, GW_ERR_UNKNOWN, "dtype %d is unknown", (int)s->dtype);
+    }
+    if (s->n_dims > GW_FRAME_MAX_DIMS) {
+        return gw_fail(why, GW_ERR_RANGE, "%u dims, at most %d", s->n_dims, GW_FRAME_MAX_DIMS);
+    }
+    if (s->name_bytes > GW_FRAME_MAX_NAME || !is_utf8_name((const uint8_t *)s->name, s->name_bytes)) {
+        return gw_fail(why, GW_ERR_RANGE, "the name is longer than %d bytes, has a NUL or is not UTF-8",
+                       GW_FRAME_MAX_NAME);
+    }
+    if (s->payload_bytes >= max_payload) {
+        return gw_fail(why, GW_ERR_RANGE, "a payload of 2^56 bytes or more");
+    }
+    return check_dims(s, why);
+}
+
+gw_status gw_frame_begin(const gw_segment *segments, size_t n, size_t *payload_at)
+{
+    uint64_t at = HEADER;
+    if ((segments == NULL && n != 0) || payload_at == NULL || n > GW_FRAME_MAX_SEGMENTS) {
+        return GW_ERR_ARG;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const gw_status status = check_segment(&segments[i], NULL);
+        if (status != GW_OK) {
+            return status;
+        }
+        at += entry_bytes(segments[i].n_dims, gw_codec_param_count(segments[i].params.codec),
+                          segments[i].name_bytes);
+    }
+    if (at >= max_header) {
+        return GW_ERR_RANGE;
+    }
+    *payload_at = (size_t)at;
+    return GW_OK;
+}
+
+size_t gw_frame_next(size_t end)
+{
+    return (size_t)align8(end);
+}
+
+/* Writes one entry and returns its bytes. The payload lies in place. */
+static size_t write_entry(uint8_t *at, const uint8_t *frame, const gw_segment *s, int hashed)
+{
+    const size_t n_params = gw_codec_param_count(s->params.codec);
+    const size_t bytes = (size_t)entry_bytes(s->n_dims, n_params, s->name_bytes);
+    memset(at, 0, bytes);
+    at[0] = gw_codec_id(s->params.codec);
+    at[1] = (uint8_t)s->dtype;
+    at[2] = (uint8_t)s->n_dims;
+    at[3] = (uint8_t)n_params;
+    gw_put_u32(at + 4, (uint32_t)s->name_bytes);
+    gw_put_u64(at + 8, s->count);
+    gw_put_u64(at + 16, s->payload_bytes);
+    gw_put_u64(at + 24, hashed ? XXH3_64bits(frame + s->payload_at, s->payload_bytes) : 0);
+    gw_put_u64(at + 32, s->tensor);
+    uint8_t *p = at + ENTRY;
+    for (uint32_t i = 0; i < s->n_dims; i++, p += 8) {
+        gw_put_u64(p, s->dims[i]);
+    }
+    for (size_t i = 0; i < n_params; i++, p += 8) {
+        gw_put_f64(p, s->params.value[i]);
+    }
+    if (s->name_bytes != 0) { /* an empty name may be NULL */
+        memcpy(p, s->name, s->name_bytes);
+    }
+    return bytes;
+}
+
+gw_status gw_frame_seal(void *frame, size_t capacity, const gw_frame_info *info,
+                        const gw_segment *segments, size_t n, size_t *bytes, gw_why *why)
+{
+    size_t at = 0, header = 0;
+    if (frame == NULL || info == NULL || bytes == NULL || (info->flags & ~(uint32_t)GW_FRAME_HASHED)) {
+        return gw_fail(why, GW_ERR_ARG, "no frame, no info or an unknown flag");
+    }
+    gw_status status = gw_frame_begin(segments, n, &header);
+    if (status != GW_OK) {
+        return gw_fail(why, status, "a segment cannot be written: %s", gw_status_string(status));
+    }
+    uint64_t end = header;
+    for (size_t i = 0; i < n; i++) {
+        if (segments[i].payload_at != end) {
+            return gw_fail(why, GW_ERR_ARG, "segment %zu: its payload is not where it must be", i);
+        }
+        end = align8(end + segments[i].payload_bytes);
+    }
+    if (end > capacity) {
+        return gw_fail(why, GW_ERR_CAPACITY, "the frame has %llu bytes, the buffer %zu",
+                       (unsigned long long)end, capacity);
+    }
+    uint8_t *f = frame;
+    memset(f, 0, HEADER);
+    memcpy(f, magic, sizeof magic);
+    gw_put_u16(f + 4, GW_WIRE_VERSION);
+    gw_put_u16(f + 6, (uint16_t)info->flags);
+    gw_put_u32(f + 8, (uint32_t)n);
+    gw_put_u32(f + 12, (uint32_t)header);
+    gw_put_u64(f + 16, end);
+    gw_put_u64(f + 24, info->seed);
+    gw_put_u64(f + 32, info->step);
+    gw_put_u32(f + 40, info->rank);
+    gw_put_u32(f + 44, info->point);
+    at = HEADER;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t stop = segments[i].payload_at + segments[i].payload_bytes;
+        memset(f + stop, 0, (size_t)(align8(stop) - stop));
+        at += write_entry(f + at, f, &segments[i], (info->flags & GW_FRAME_HASHED) != 0);
+    }
+    gw_put_u64(f + HASH_AT, header_hash(f, header));
+    *bytes = (size_t)end;
+    return GW_OK;
+}
+
+/* Reads the entry at s.entry_at of a frame whose header is `header` bytes. Checks it whole, except
+ * for its payload. *next is where the next entry begins. */
+static gw_status read_entry(const uint8_t *frame, uint64_t header, uint64_t at, gw_segment *s,
+                            uint64_t *hash, uint64_t *next, gw_why *why)
+{
+    const uint8_t *e = frame + at;
+    if (header - at < ENTRY) {
+        return gw_fail(why, GW_ERR_CORRUPT, "its entry does not fit into the header");
+    }
+    const uint64_t n_params = e[3], name_bytes = gw_get_u32(e + 4);
+    const uint64_t bytes = entry_bytes(e[2], n_params, name_bytes);
+    if (bytes > header - at) {
+        return gw_fail(why, GW_ERR_CORRUPT, "its entry does not fit into the header");
+    }
+    *s = (gw_segment){.dtype = (gw_dtype)e[1], .n_dims = e[2], .name_bytes = (size_t)name_bytes};
+    if (gw_params_init(&s->params, gw_codec_by_id(e[0])) != GW_OK) {
+        return gw_fail(why, GW_ERR_UNKNOWN, "codec id %u is unknown", e[0]);
+    }
+    if (n_params > gw_codec_param_count(s->params.codec)) {
+        return gw_fail(why, GW_ERR_UNKNOWN, "%s with %u parameters is from a later version",
+                       gw_codec_name(s->params.codec), (unsigned)n_params);
+    }
+    if (s->n_dims > GW_FRAME_MAX_DIMS) { /* before dims[] is filled */
+        return gw_fail(why, GW_ERR_CORRUPT, "%u dims, at most %d", s->n_dims, GW_FRAME_MAX_DIMS);
+    }
+    s->count = gw_get_u64(e + 8);
+    s->payload_bytes = gw_get_u64(e + 16);
+    *hash = gw_get_u64(e + 24);
+    s->tensor = gw_get_u64(e + 32);
+    const uint8_t *p = e + ENTRY;
+    for (uint32_t i = 0; i < s->n_dims; i++, p += 8) {
+        s->dims[i] = gw_get_u64(p);
+    }
+    for (size_t i = 0; i < n_params; i++, p += 8) {
+        s->params.value[i] = gw_get_f64(p);
+    }
+    s->name = (const char *)p;
+    for (p += name_bytes; p < e + bytes; p++) {
+        if (*p != 0) {
+            return gw_fail(why, GW_ERR_CORRUPT, "padding behind its name is not zero");
+        }
+    }
+    *next = at + bytes;
+    return check_segment(s, why);
+}
+
+/* Everything before the first entry. *header is its length. */
+static gw_status read_header(const uint8_t *f, size_t size, gw_frame_info *info, uint64_t *header,
+                             gw_why *why)
+{
+    if (size < sizeof magic || memcmp(f, magic, sizeof magic) != 0) {
+        return gw_fail(why, GW_ERR_CORRUPT, "not a gradwire frame: the magic bytes are missing");
+    }
+    if (size < HEADER) {
+        return gw_fail(why, GW_ERR_TRUNCATED, "truncated: %zu bytes, a header alone has %d", size,
+                       HEADER);
+    }
+    const unsigned version = gw_get_u16(f + 4);
+    if (version != GW_WIRE_VERSION) {
+        return gw_fail(why, GW_ERR_VERSION, "wire version %u; this library reads version %d", version,
+                       GW_WIRE_VERSION);
+    }
+    *info = (gw_frame_info){.flags = gw_get_u16(f + 6),
+                            .segments = gw_get_u32(f + 8),
+                            .bytes = gw_get_u64(f + 16),
+                            .seed = gw_get_u64(f + 24),
+                            .step = gw_get_u64(f + 32),
+                            .rank = gw_get_u32(f + 40),
+                            .point = gw_get_u32(f + 44)};
+    *header = gw_get_u32(f + 12);
+    if (info->bytes > size) {
+        return gw_fail(why, GW_ERR_TRUNCATED, "truncated: %zu bytes of %llu", size,
+                       (unsigned long long)info->bytes);
+    }
+    if (info->bytes != size || *header < HEADER || *header % 8 != 0 || *header > size ||
+        *header >= max_header) {
+        return gw_fail(why, GW_ERR_CORRUPT,
+                       "lengths disagree: %zu bytes given, frame %llu, header %llu", size,
+                       (unsigned long long)info->bytes, (unsigned long long)*header);
+    }
+    if (header_hash(f, (size_t)*header) != gw_get_u64(f + HASH_AT)) {
+        return gw_fail(why, GW_ERR_CHECKSUM, "the header's checksum does not match");
+    }
+    if (info->flags & ~(uint32_t)GW_FRAME_HASHED) {
+        return gw_fail(why, GW_ERR_UNKNOWN, "unknown flags %04X", info->flags);
+    }
+    if (info->segments > GW_FRAME_MAX_SEGMENTS || gw_get_u64(f + 48) != 0) {
+        return gw_fail(why, GW_ERR_CORRUPT, "too many segments, or a reserved field is not zero");
+    }
+    return GW_OK;
+}
+
+/* The payload that begins at `at`: inside the frame, its padding zero, its hash right. */
+static gw_status check_payload(const uint8_t *frame, size_t size, uint64_t at, const gw_segment *s,
+                               int hashed, uint64_t hash, gw_why *why)
+{
+    if (s->payload_bytes > size - at) {
+        return gw_fail(why, GW_ERR_CORRUPT, "its payload of %llu bytes does not fit into the frame",
+                       (unsigned long long)s->payload_bytes);
+    }
+    const uint64_t end = at + s->payload_bytes;
+    for (uint64_t i = end; i < align8(end); i++) { /* size is a multiple of 8: see gw_frame_open */
+        if (frame[i] != 0) {
+            return gw_fail(why, GW_ERR_CORRUPT, "padding behind its payload is not zero");
+        }
+    }
+    if (hash != (hashed ? XXH3_64bits(frame + at, (size_t)s->payload_bytes) : 0)) {
+        return gw_fail(why, GW_ERR_CHECKSUM, "its payload's checksum does not match");
+    }
+    return GW_OK;
+}
+
+/* A failure inside a segment, with the segment's number in front. */
+static gw_status in_segment(gw_status status, uint64_t index, const gw_why *inner, gw_why *why)
+{
+    return gw_fail(why, status, "segment %llu: %.200s", (unsigned long long)index, inner->text);
+}
+
+gw_status gw_frame_open(const void *frame, size_t size, gw_frame_info *info, gw_why *why)
+{
+    const uint8_t *f = frame;
+    gw_frame_info read;
+    uint64_t header = 0;
+    if (frame == NULL || info == NULL) {
+        return gw_fail(why, GW_ERR_ARG, "no frame");
+    }
+    gw_status status = read_header(f, size, &read, &header, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (size % 8 != 0) {
+        return gw_fail(why, GW_ERR_CORRUPT, "the frame's length is not a multiple of 8");
+    }
+    uint64_t entry_at = HEADER, payload_at = header, hash;
+    for (uint64_t i = 0; i < read.segments; i++) {
+        gw_segment s;
+        gw_why inner = {""};
+        status = read_entry(f, header, entry_at, &s, &hash, &entry_at, &inner);
+        if (status == GW_OK) {
+            status = check_payload(f, size, payload_at, &s, (read.flags & GW_FRAME_HASHED) != 0, hash,
+                                   &inner);
+        }
+        if (status != GW_OK) {
+            return in_segment(status, i, &inner, why);
+        }
+        payload_at = align8(payload_at + s.payload_bytes);
+    }
+    if (entry_at != header || payload_at != size) {
+        return gw_fail(why, GW_ERR_CORRUPT, "bytes are left over behind the last %s",
+                       entry_at != header ? "entry" : "payload");
+    }
+    *info = read;
+    return GW_OK;
+}
+
+gw_status gw_frame_segment(const void *frame, size_t size, gw_frame_cursor *cursor, gw_segment *out,
+                           gw_why *why)
+{
+    const uint8_t *f = frame;
+    if (frame == NULL || cursor == NULL || out == NULL || size < HEADER) {
+        return gw_fail(why, GW_ERR_ARG, "no frame");
+    }
+    const uint64_t header = gw_get_u32(f + 12);
+    if (cursor->index >= gw_get_u32(f + 8)) {
+        return gw_fail(why, GW_ERR_RANGE, "the frame has no further segment");
+    }
+    if (cursor->index == 0) {
+        cursor->entry_at = HEADER;
+        cursor->payload_at = header;
+    }
+    gw_segment s;
+    gw_why inner = {""};
+    uint64_t hash, next;
+    if (header > size || cursor->entry_at > header) {
+        return gw_fail(why, GW_ERR_ARG, "the frame was not opened");
+    }
+    const gw_status status = read_entry(f, header, cursor->entry_at, &s, &hash, &next, &inner);
+    if (status != GW_OK) {
+        return in_segment(status, cursor->index, &inner, why);
+    }
+    s.payload_at = cursor->payload_at;
+    cursor->index++;
+    cursor->entry_at = next;
+    cursor->payload_at = align8(s.payload_at + s.payload_bytes);
+    *out = s;
+    return GW_OK;
+}
