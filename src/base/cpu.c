@@ -1,7 +1,7 @@
-/* Which instruction sets this processor and operating system run. Nothing is cached: the compiler's
- * run-time library found it out before main. */
+/* Which instruction sets this processor and operating system run. */
 #include <gradwire/base.h>
 
+#include <stdatomic.h>
 #include <string.h>
 
 #if defined(__x86_64__)
@@ -27,11 +27,20 @@ gw_status gw_isa_find(const char *name, gw_isa *out)
 }
 
 #if defined(__x86_64__)
-/* Half conversions are an extension of their own, and not among the compiler's names. */
+/* Half conversions are an extension of their own, and not among the names every compiler knows. The
+ * answer is kept: in a virtual machine asking the processor costs microseconds, more than encoding
+ * a small tensor. Threads that ask at once find the same. */
 static int has_f16c(void)
 {
-    unsigned a, b, c, d;
-    return __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0;
+    enum { UNKNOWN, NO, YES };
+    static _Atomic int known = UNKNOWN;
+    int answer = atomic_load_explicit(&known, memory_order_relaxed);
+    if (answer == UNKNOWN) {
+        unsigned a, b, c, d;
+        answer = __get_cpuid(1, &a, &b, &c, &d) && (c & bit_F16C) != 0 ? YES : NO;
+        atomic_store_explicit(&known, answer, memory_order_relaxed);
+    }
+    return answer == YES;
 }
 #endif
 

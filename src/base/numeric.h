@@ -3,6 +3,7 @@
 #ifndef GW_BASE_NUMERIC_H
 #define GW_BASE_NUMERIC_H
 
+#include <stddef.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -15,6 +16,9 @@
 #else
 #    define GW_HD
 #endif
+
+/* For functions whose constant arguments must become constants of the loop. */
+#define GW_INLINE static inline __attribute__((always_inline))
 
 #define GW_SIGN_BIT  0x80000000u
 #define GW_ABS_MASK  0x7FFFFFFFu
@@ -79,6 +83,14 @@ GW_HD static inline uint16_t gw_f16_from_f32(float x)
     /* Subnormal in fp16: adding 1/2 aligns the units of 2^-24 with the last mantissa bit, and the
      * addition itself rounds to nearest even. */
     return (uint16_t)(sign | (gw_bits(gw_float(a) + 0.5f) - gw_bits(0.5f)));
+}
+
+/* Asks for the `bytes` that lie `ahead` bytes behind p; harmless beyond the end of an array. */
+GW_INLINE void gw_prefetch(const void *p, size_t ahead, size_t bytes)
+{
+    for (size_t i = 0; i < bytes; i += 64) {
+        __builtin_prefetch((const void *)((uintptr_t)p + ahead + i));
+    }
 }
 
 /* A host program may have switched subnormals off or rounding to another direction; our bytes

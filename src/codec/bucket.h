@@ -61,12 +61,20 @@ void gw_bucket_decode(const gw_job *job, const uint8_t *payload, size_t n, gw_ap
 /* P of numerics.md: brings the scale to where its reciprocal is a normal number. */
 GW_HD static inline float gw_bucket_pre(float scale)
 {
-    return scale < 0x1p-60f ? 0x1p64f : scale > 0x1p60f ? 0x1p-64f : 1.0f;
+    return scale < 0x1p-60f ? 0x1p64f : scale > 0x1p100f ? 0x1p-64f : 1.0f;
 }
 
-static inline uint32_t gw_bucket_random(const gw_bucket *b, gw_random_pair k, uint32_t index)
+static inline uint32_t gw_bucket_random(const gw_bucket *b, gw_random_pair k, uint64_t index)
 {
     return b->nearest ? 1u << (GW_MANT_BITS - 1) : gw_random_r23(k, index);
+}
+
+/* How far ahead of the codes being made memory is asked for: behind the next bucket, whose maximum
+ * is already known. Without it memory idles while codes are made, and codes wait while it is read. */
+static inline size_t gw_bucket_ahead(size_t n)
+{
+    const size_t two = 2 * n * sizeof(float);
+    return two > 4096 ? two : 4096;
 }
 
 /* A string of codes, least significant bit first, written and read one after the other. */
@@ -106,7 +114,7 @@ static inline uint32_t gw_code_take(gw_code_string *s, const uint8_t **in, uint3
 /* The used bytes of `n` 64-bit fields, `bits` each, moved together; and back. Fields are stored eight
  * bytes at a time, each store's surplus overwritten by the next. Narrow fields are joined in pairs
  * first, so that a surplus never reaches beyond the last field. */
-static inline void gw_fields_store(const uint64_t *field, size_t n, uint32_t bits, uint8_t *out)
+GW_INLINE void gw_fields_store(const uint64_t *field, size_t n, uint32_t bits, uint8_t *out)
 {
     const size_t join = bits < 4 ? 2 : 1, step = join * bits;
     for (size_t i = 0; i < n / join; i++) {
@@ -115,7 +123,7 @@ static inline void gw_fields_store(const uint64_t *field, size_t n, uint32_t bit
     }
 }
 
-static inline void gw_fields_load(const uint8_t *in, uint32_t bits, uint64_t *field, size_t n)
+GW_INLINE void gw_fields_load(const uint8_t *in, uint32_t bits, uint64_t *field, size_t n)
 {
     const size_t join = bits < 4 ? 2 : 1, step = join * bits;
     for (size_t i = 0; i < n / join; i++) {

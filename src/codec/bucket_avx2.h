@@ -1,6 +1,7 @@
 /* The loops that bucket_walk.h asks for, 32 numbers at a time: the shape of bucket_avx512.h. The
  * including file defines, before, for eight numbers:
- *   levels8(b, size, r)        levels not yet clamped to b->levels, but below 256
+ *   LEVEL_OFFSET               what levels8 adds to every level
+ *   levels8(b, size, r)        levels, offset added, not yet clamped to b->levels, but below 256
  *   fractions8(b, level)       λ(level) */
 
 #include "base/random_avx2.h"
@@ -50,7 +51,7 @@ static inline __m256i choose(__m256i mask, __m256i a, __m256i b)
 }
 
 /* 32 codes of `bits` bits, one a byte -> 4 · bits bytes: see bucket_avx512.h. */
-static inline void pack32(__m256i v, uint32_t bits, uint8_t *out)
+GW_INLINE void pack32(__m256i v, uint32_t bits, uint8_t *out)
 {
     if (bits == 4) { /* a pair is low + 16 · high, one instruction */
         const __m256i pair = _mm256_maddubs_epi16(v, _mm256_set1_epi16(0x1001));
@@ -72,25 +73,33 @@ static inline void pack32(__m256i v, uint32_t bits, uint8_t *out)
     gw_fields_store(field, 4, bits, out);
 }
 
-static inline void encode_codes_bits(const gw_bucket *b, const float *x, size_t n, gw_random_pair k,
-                                     uint32_t index, uint8_t *out, uint32_t bits, int nearest)
+GW_INLINE void encode_codes_bits(const gw_bucket *b, const float *x, size_t n, gw_random_pair k,
+                                     uint64_t index, uint8_t *out, uint32_t bits, int nearest)
 {
-    const __m256i top = _mm256_set1_epi8((char)b->levels), zero = _mm256_setzero_si256();
+    const size_t ahead = gw_bucket_ahead(n);
+    gw_bucket q = *b; /* out may alias *b, but not this */
+    q.bits = bits;    /* now known to the compiler */
+    const __m256i top = _mm256_set1_epi8((char)b->levels), offset = _mm256_set1_epi8(LEVEL_OFFSET);
+    const __m256i zero = _mm256_setzero_si256();
     const __m256i sign_bit = _mm256_set1_epi8((char)(1 << (bits - 1)));
     const __m256i middle = _mm256_set1_epi32(1 << (GW_MANT_BITS - 1));
     gw_random_avx2 random = gw_random_avx2_at(k, index);
     size_t i = 0;
     for (; i + GROUP <= n; i += GROUP, out += 4 * bits) {
-        __m256i v[4], level[4];
+        gw_prefetch(x + i, ahead, GROUP * sizeof *x);
+        __m256i v[4], level[4], r[4] = {middle, middle, middle, middle};
+        if (!nearest) {
+            gw_random_avx2_next(&random, r);
+        }
         for (int j = 0; j < 4; j++) {
             v[j] = load(x + i + 8 * j);
-            const __m256i r = nearest ? middle : gw_random_avx2_next(&random);
-            level[j] = levels8(b, _mm256_castsi256_ps(abs8(v[j])), r);
+            level[j] = levels8(&q, _mm256_castsi256_ps(abs8(v[j])), r[j]);
         }
         const __m256i l01 = _mm256_packus_epi32(level[0], level[1]);
         const __m256i l23 = _mm256_packus_epi32(level[2], level[3]);
         const __m256i s01 = _mm256_packs_epi32(v[0], v[1]), s23 = _mm256_packs_epi32(v[2], v[3]);
-        const __m256i l = _mm256_min_epu8(_mm256_packus_epi16(l01, l23), top);
+        const __m256i packed = _mm256_packus_epi16(l01, l23);
+        const __m256i l = _mm256_min_epu8(_mm256_sub_epi8(packed, offset), top);
         /* all ones where the number is negative, by a signed comparison of its packed sign */
         const __m256i negative = _mm256_cmpgt_epi8(zero, _mm256_packs_epi16(s01, s23));
         const __m256i sign = _mm256_andnot_si256(_mm256_cmpeq_epi8(l, zero),
@@ -102,11 +111,11 @@ static inline void encode_codes_bits(const gw_bucket *b, const float *x, size_t 
             pack32(code, bits, out);
         }
     }
-    encode_by_core(b, x + i, n - i, k, index + (uint32_t)i, out);
+    encode_by_core(b, x + i, n - i, k, index + i, out);
 }
 
 /* 4 · bits bytes -> 32 codes, one a byte: pack32 backwards. */
-static inline __m256i unpack32(const uint8_t *in, uint32_t bits)
+GW_INLINE __m256i unpack32(const uint8_t *in, uint32_t bits)
 {
     if (bits == 4) {
         const __m256i pair =
@@ -126,7 +135,7 @@ static inline __m256i unpack32(const uint8_t *in, uint32_t bits)
     return _mm256_and_si256(v, _mm256_set1_epi8((char)((1 << bits) - 1)));
 }
 
-static inline void decode_codes_bits(const gw_bucket *b, const uint8_t *codes, size_t n,
+GW_INLINE void decode_codes_bits(const gw_bucket *b, const uint8_t *codes, size_t n,
                                      gw_apply how, float *out, uint32_t bits)
 {
     const __m256i levels = _mm256_set1_epi32((int)b->levels);

@@ -1,6 +1,7 @@
 /* The loops that bucket_walk.h asks for, 64 numbers at a time. The including file defines, before,
  * for sixteen numbers:
- *   levels16(b, size, r)        levels not yet clamped to b->levels, but below 256
+ *   LEVEL_OFFSET                what levels16 adds to every level
+ *   levels16(b, size, r)        levels, offset added, not yet clamped to b->levels, but below 256
  *   fractions16(b, level)       λ(level) */
 
 #include "base/random_avx512.h"
@@ -37,8 +38,13 @@ static inline __m512i in_order(__m512i packed)
 
 /* 64 codes of `bits` bits, one a byte -> 8 · bits bytes, least significant first: neighbours are
  * joined to fields of 2, 4 and 8 codes, then the used bytes of each 64-bit field are moved together. */
-static inline void pack64(__m512i v, uint32_t bits, uint8_t *out)
+GW_INLINE void pack64(__m512i v, uint32_t bits, uint8_t *out)
 {
+    if (bits == 4) { /* a pair is low + 16 · high, one instruction */
+        const __m512i pair = _mm512_maddubs_epi16(v, _mm512_set1_epi16(0x1001));
+        _mm256_storeu_si256((__m256i *)(void *)out, _mm512_cvtepi16_epi8(pair));
+        return;
+    }
     const __m512i low8 = _mm512_set1_epi16((short)((1 << bits) - 1));
     const __m512i low16 = _mm512_set1_epi32((1 << 2 * bits) - 1);
     const __m512i low32 = _mm512_set1_epi64((long long)((1ull << 4 * bits) - 1));
@@ -49,34 +55,38 @@ static inline void pack64(__m512i v, uint32_t bits, uint8_t *out)
     v = _mm512_ternarylogic_epi32(low8, v, _mm512_srl_epi16(v, by8), 0xCA);
     v = _mm512_ternarylogic_epi32(low16, v, _mm512_srl_epi32(v, by16), 0xCA);
     v = _mm512_ternarylogic_epi32(low32, v, _mm512_srl_epi64(v, by32), 0xCA);
-    if (bits == 4) {
-        _mm256_storeu_si256((__m256i *)(void *)out, _mm512_cvtepi64_epi32(v));
-        return;
-    }
     uint64_t field[8];
     _mm512_storeu_si512(field, v);
     gw_fields_store(field, 8, bits, out);
 }
 
-static inline void encode_codes_bits(const gw_bucket *b, const float *x, size_t n, gw_random_pair k,
-                                     uint32_t index, uint8_t *out, uint32_t bits, int nearest)
+GW_INLINE void encode_codes_bits(const gw_bucket *b, const float *x, size_t n, gw_random_pair k,
+                                     uint64_t index, uint8_t *out, uint32_t bits, int nearest)
 {
-    const __m512i top = _mm512_set1_epi8((char)b->levels);
+    const size_t ahead = gw_bucket_ahead(n);
+    gw_bucket q = *b; /* out may alias *b, but not this */
+    q.bits = bits;    /* now known to the compiler */
+    const __m512i top = _mm512_set1_epi8((char)b->levels), offset = _mm512_set1_epi8(LEVEL_OFFSET);
     const __m512i sign_bit = _mm512_set1_epi8((char)(1 << (bits - 1)));
     const __m512i middle = _mm512_set1_epi32(1 << (GW_MANT_BITS - 1));
     gw_random_avx512 random = gw_random_avx512_at(k, index);
     size_t i = 0;
     for (; i + GROUP <= n; i += GROUP, out += 8 * bits) {
-        __m512i v[4], level[4];
+        gw_prefetch(x + i, ahead, GROUP * sizeof *x);
+        __m512i v[4], level[4], r[4] = {middle, middle, middle, middle};
+        if (!nearest) {
+            gw_random_avx512_next(&random, r);
+            gw_random_avx512_next(&random, r + 2);
+        }
         for (int j = 0; j < 4; j++) {
             v[j] = _mm512_loadu_si512(x + i + 16 * j);
-            const __m512i r = nearest ? middle : gw_random_avx512_next(&random);
-            level[j] = levels16(b, _mm512_castsi512_ps(abs16(v[j])), r);
+            level[j] = levels16(&q, _mm512_castsi512_ps(abs16(v[j])), r[j]);
         }
         const __m512i l01 = _mm512_packus_epi32(level[0], level[1]);
         const __m512i l23 = _mm512_packus_epi32(level[2], level[3]);
         const __m512i s01 = _mm512_packs_epi32(v[0], v[1]), s23 = _mm512_packs_epi32(v[2], v[3]);
-        const __m512i l = _mm512_min_epu8(_mm512_packus_epi16(l01, l23), top);
+        const __m512i packed = _mm512_packus_epi16(l01, l23);
+        const __m512i l = _mm512_min_epu8(_mm512_sub_epi8(packed, offset), top);
         const __mmask64 negative =
             _mm512_movepi8_mask(_mm512_packs_epi16(s01, s23)) & _mm512_test_epi8_mask(l, l);
         const __m512i code = in_order(_mm512_mask_add_epi8(l, negative, l, sign_bit));
@@ -86,20 +96,21 @@ static inline void encode_codes_bits(const gw_bucket *b, const float *x, size_t 
             pack64(code, bits, out);
         }
     }
-    encode_by_core(b, x + i, n - i, k, index + (uint32_t)i, out);
+    encode_by_core(b, x + i, n - i, k, index + i, out);
 }
 
 /* 8 · bits bytes -> 64 codes, one a byte: pack64 backwards. */
-static inline __m512i unpack64(const uint8_t *in, uint32_t bits)
+GW_INLINE __m512i unpack64(const uint8_t *in, uint32_t bits)
 {
-    uint64_t field[8];
-    __m512i v;
     if (bits == 4) {
-        v = _mm512_cvtepu32_epi64(_mm256_loadu_si256((const __m256i *)(const void *)in));
-    } else {
-        gw_fields_load(in, bits, field, 8);
-        v = _mm512_loadu_si512(field);
+        const __m512i pair =
+            _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)in));
+        const __m512i both = _mm512_or_si512(pair, _mm512_slli_epi16(pair, 4));
+        return _mm512_and_si512(both, _mm512_set1_epi8(15));
     }
+    uint64_t field[8];
+    gw_fields_load(in, bits, field, 8);
+    __m512i v = _mm512_loadu_si512(field);
     const __m128i by8 = _mm_cvtsi32_si128((int)(8 - bits));
     const __m128i by16 = _mm_cvtsi32_si128((int)(16 - 2 * bits));
     const __m128i by32 = _mm_cvtsi32_si128((int)(32 - 4 * bits));
@@ -109,7 +120,7 @@ static inline __m512i unpack64(const uint8_t *in, uint32_t bits)
     return _mm512_and_si512(v, _mm512_set1_epi8((char)((1 << bits) - 1)));
 }
 
-static inline void decode_codes_bits(const gw_bucket *b, const uint8_t *codes, size_t n,
+GW_INLINE void decode_codes_bits(const gw_bucket *b, const uint8_t *codes, size_t n,
                                      gw_apply how, float *out, uint32_t bits)
 {
     const __m512i levels = _mm512_set1_epi32((int)b->levels);

@@ -4,13 +4,13 @@
 
 /* Codes by the core, one at a time: tails, and buckets whose scale is at the edge of fp32. */
 static inline void encode_by_core(const gw_bucket *b, const float *x, size_t n, gw_random_pair k,
-                                  uint32_t index, uint8_t *out)
+                                  uint64_t index, uint8_t *out)
 {
     gw_code_string string = {0, 0};
     for (size_t i = 0; i < n; i++) {
         const uint32_t bits = gw_bits(x[i]);
         const float size = gw_float(bits & GW_ABS_MASK) * b->pre;
-        const uint32_t r = gw_bucket_random(b, k, index + (uint32_t)i);
+        const uint32_t r = gw_bucket_random(b, k, index + i);
         const uint32_t level = NAME(level)(size, b->factor, b->levels, r);
         const uint32_t sign = level != 0 ? bits >> 31 : 0;
         out = gw_code_put(&string, out, b->bits, sign << (b->bits - 1) | level);

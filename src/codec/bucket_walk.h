@@ -7,6 +7,17 @@
  *   decode_codes(b, codes, n, how, out)
  * Afterwards it has `encode` and `decode` for its gw_bucket_kernels. */
 
+/* A bucket that is all zero or has a non-finite number: no codes to speak of. */
+static void encode_special(const float *x, size_t n, uint32_t top, uint8_t *payload,
+                           size_t codes_bytes, gw_report *report)
+{
+    gw_put_u32(payload, top == 0 ? 0 : GW_NAN_BITS);
+    memset(payload + GW_BUCKET_HEADER, 0, codes_bytes);
+    for (size_t i = 0; top != 0 && i < n; i++) {
+        report->non_finite += (gw_bits(x[i]) & GW_ABS_MASK) >= GW_INF_BITS;
+    }
+}
+
 static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, uint8_t *payload,
                    gw_report *report)
 {
@@ -14,31 +25,33 @@ static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, 
     const size_t size = gw_param(p, GW_BUCKET_SIZE);
     gw_bucket b = {.bits = gw_param(p, GW_BUCKET_BITS), .nearest = NEAREST(p)};
     b.levels = (1u << (b.bits - 1)) - 1;
+    gw_random_pair k = gw_random_pair_at(job->random_key, first);
+    uint32_t next_top = max_abs(x, n < size ? n : size);
     for (size_t at = 0; at < n; at += size) {
-        const size_t m = n - at < size ? n - at : size;
-        const uint32_t top = max_abs(x + at, m);
-        uint8_t *codes = payload + GW_BUCKET_HEADER;
+        const size_t left = n - at, m = left < size ? left : size;
+        const size_t after = left - m < size ? left - m : size;
         const size_t codes_bytes = (m * b.bits + 7) / 8;
+        const uint64_t index = first + at;
+        const uint32_t top = next_top;
+        if (index << 31 == 0) { /* a multiple of 2^33 */
+            k = gw_random_pair_at(job->random_key, index);
+        }
+        b.scale = gw_float(top);
+        b.pre = gw_bucket_pre(b.scale);
+        b.factor = FACTOR(b.scale * b.pre, b.levels);
+        /* The next bucket's maximum fills the time in which this one's factor is divided out. */
+        next_top = max_abs(x + at + m, after);
         if (top >= GW_INF_BITS || top == 0) {
-            gw_put_u32(payload, top == 0 ? 0 : GW_NAN_BITS);
-            memset(codes, 0, codes_bytes);
-            for (size_t i = 0; top != 0 && i < m; i++) {
-                report->non_finite += (gw_bits(x[at + i]) & GW_ABS_MASK) >= GW_INF_BITS;
-            }
+            encode_special(x + at, m, top, payload, codes_bytes, report);
         } else {
-            const gw_random_pair k = gw_random_pair_at(job->random_key, first + at);
-            const uint32_t index = (uint32_t)(first + at);
             gw_put_u32(payload, top);
-            b.scale = gw_float(top);
-            b.pre = gw_bucket_pre(b.scale);
-            b.factor = FACTOR(b.scale * b.pre, b.levels);
             if (b.pre == 1.0f) {
-                encode_codes(&b, x + at, m, k, index, codes);
+                encode_codes(&b, x + at, m, k, index, payload + GW_BUCKET_HEADER);
             } else {
-                encode_by_core(&b, x + at, m, k, index, codes);
+                encode_by_core(&b, x + at, m, k, index, payload + GW_BUCKET_HEADER);
             }
         }
-        payload = codes + codes_bytes;
+        payload += GW_BUCKET_HEADER + codes_bytes;
     }
 }
 

@@ -3,7 +3,7 @@
 #define EACH_WIDTH(CASE) CASE(2) CASE(3) CASE(4) CASE(5) CASE(6) CASE(7) CASE(8)
 
 static void encode_codes(const gw_bucket *b, const float *x, size_t n, gw_random_pair k,
-                         uint32_t index, uint8_t *out)
+                         uint64_t index, uint8_t *out)
 {
     if (b->nearest) {
         switch (b->bits) {

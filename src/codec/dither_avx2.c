@@ -6,6 +6,8 @@
 
 #include "codec/bucket_by_core.h"
 
+#define LEVEL_OFFSET 0
+
 static inline __m256i levels8(const gw_bucket *b, __m256 size, __m256i r)
 {
     const __m256i q = _mm256_cvttps_epi32(_mm256_mul_ps(size, _mm256_set1_ps(b->factor)));

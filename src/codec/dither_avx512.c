@@ -6,6 +6,8 @@
 
 #include "codec/bucket_by_core.h"
 
+#define LEVEL_OFFSET 0
+
 static inline __m512i levels16(const gw_bucket *b, __m512 size, __m512i r)
 {
     const __m512i q = _mm512_cvttps_epi32(_mm512_mul_ps(size, _mm512_set1_ps(b->factor)));

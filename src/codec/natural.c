@@ -38,14 +38,14 @@ static uint64_t bytes(const gw_params *p, uint64_t count)
 
 /* Scalar loops over the core. */
 
-static gw_natural_extent planes(const float *x, size_t n, gw_random_pair k, uint32_t index,
+static gw_natural_extent planes(const float *x, size_t n, gw_random_pair k, uint64_t index,
                                 uint8_t *exponents, uint8_t *signs)
 {
     gw_natural_extent extent = {255, 0};
     memset(signs, 0, gw_ceil_div(n, 8));
     for (size_t i = 0; i < n; i++) {
         const uint32_t bits = gw_bits(x[i]);
-        const uint32_t r = gw_random_r23(k, index + (uint32_t)i);
+        const uint32_t r = gw_random_r23(k, index + i);
         const uint32_t sum = ((bits & GW_ABS_MASK) + r) >> GW_MANT_BITS;
         const uint8_t e = (uint8_t)(sum < 255 ? sum : 255);
         exponents[i] = e;
@@ -113,11 +113,11 @@ typedef struct block_job {
 
 /* A block with a non-finite or overflowing number. Also counts them. */
 static uint32_t exponents_by_core(const block_job *job, const float *x, size_t n, gw_random_pair k,
-                                  uint32_t index, uint8_t *exponents)
+                                  uint64_t index, uint8_t *exponents)
 {
     uint32_t largest = 0;
     for (size_t i = 0; i < n; i++) {
-        const uint32_t bits = gw_bits(x[i]), r = gw_random_r23(k, index + (uint32_t)i);
+        const uint32_t bits = gw_bits(x[i]), r = gw_random_r23(k, index + i);
         const uint32_t e = gw_natural_exponent(bits, r, job->top);
         exponents[i] = (uint8_t)e;
         if (e == GW_NATURAL_NON_FINITE) {
@@ -135,21 +135,20 @@ static void encode9(const block_job *job, const float *x, size_t n, uint64_t fir
 {
     const gw_random_pair k = gw_random_pair_at(job->key, first);
     uint8_t *signs = exponents + n;
-    const gw_natural_extent extent = job->kernels->planes(x, n, k, (uint32_t)first, exponents, signs);
+    const gw_natural_extent extent = job->kernels->planes(x, n, k, first, exponents, signs);
     if (extent.high > job->top) {
-        (void)exponents_by_core(job, x, n, k, (uint32_t)first, exponents);
+        (void)exponents_by_core(job, x, n, k, first, exponents);
     }
 }
 
 static void encode8(const block_job *job, const float *x, size_t n, uint64_t first, uint8_t *payload)
 {
     const gw_random_pair k = gw_random_pair_at(job->key, first);
-    const uint32_t index = (uint32_t)first;
     uint8_t signs[BLOCK / 8], *codes = payload + 1;
-    const gw_natural_extent extent = job->kernels->planes(x, n, k, index, codes, signs);
+    const gw_natural_extent extent = job->kernels->planes(x, n, k, first, codes, signs);
     int by_core = extent.high > job->top;
     const uint32_t largest =
-        by_core ? exponents_by_core(job, x, n, k, index, codes) : extent.high;
+        by_core ? exponents_by_core(job, x, n, k, first, codes) : extent.high;
     const uint32_t base = gw_natural_base(largest);
     if (base > 1 && extent.low <= base && !by_core) {
         by_core = job->kernels->any_below(x, n, base << GW_MANT_BITS);
@@ -160,7 +159,7 @@ static void encode8(const block_job *job, const float *x, size_t n, uint64_t fir
         return;
     }
     for (size_t i = 0; i < n; i++) {
-        const uint32_t r = gw_random_r23(k, index + (uint32_t)i);
+        const uint32_t r = gw_random_r23(k, first + i);
         codes[i] = gw_natural_code(gw_bits(x[i]), r, job->top, base);
     }
 }
@@ -202,7 +201,8 @@ static void decode(const gw_job *job, const uint8_t *payload, size_t n, gw_apply
     const int nine = gw_param(job->params, BITS) == 9;
     for (size_t at = 0; at < n; at += BLOCK) {
         const size_t m = n - at < BLOCK ? n - at : BLOCK;
-        if (nine) {
+        if (nine) { /* the sign plane is a stream too short for the processor to foresee */
+            gw_prefetch(payload + m, bytes(job->params, m), BLOCK / 8);
             kernels->decode9(payload, payload + m, m, how, out + at);
         } else if (kernels->any_non_finite(payload + 1, m)) {
             decode8(payload + 1, m, payload[0], how, out + at);

@@ -14,8 +14,8 @@ typedef struct gw_natural_extent {
 typedef struct gw_natural_kernels {
     /* min((|bits| + r) >> 23, 255) of each number into exponents[], sign bits (cleared where that
      * is 0) into signs[⌈n/8⌉]. Exact for blocks whose extent.high is at most `top`; the caller redoes
-     * the others by the core. `index` is the low half of x[0]'s global index. */
-    gw_natural_extent (*planes)(const float *x, size_t n, gw_random_pair k, uint32_t index,
+     * the others by the core. `index` is x[0]'s, a multiple of the block. */
+    gw_natural_extent (*planes)(const float *x, size_t n, gw_random_pair k, uint64_t index,
                                 uint8_t *exponents, uint8_t *signs);
     /* exponents -> 8-bit codes in place: subtract base − 1 (not below 0), add the sign to what is not 0. */
     void (*fold)(uint8_t *codes, const uint8_t *signs, size_t n, uint32_t base);

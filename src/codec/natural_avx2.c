@@ -16,18 +16,20 @@ static inline __m256i in_order(__m256i packed)
     return _mm256_permutevar8x32_epi32(packed, _mm256_setr_epi32(0, 4, 1, 5, 2, 6, 3, 7));
 }
 
-static inline __m256i exponent8(__m256i x, gw_random_avx2 *random)
+static inline __m256i exponent8(__m256i x, __m256i r)
 {
     const __m256i a = _mm256_and_si256(x, _mm256_set1_epi32((int)GW_ABS_MASK));
-    return _mm256_srli_epi32(_mm256_add_epi32(a, gw_random_avx2_next(random)), GW_MANT_BITS);
+    return _mm256_srli_epi32(_mm256_add_epi32(a, r), GW_MANT_BITS);
 }
 
 /* 32 exponent bytes, and their signs in the order of the bytes. */
 static inline __m256i planes32(const float *x, gw_random_avx2 *random, uint32_t *sign)
 {
     const __m256i a = load(x), b = load(x + 8), c = load(x + 16), d = load(x + 24);
-    const __m256i ea = exponent8(a, random), eb = exponent8(b, random);
-    const __m256i ec = exponent8(c, random), ed = exponent8(d, random);
+    __m256i r[4];
+    gw_random_avx2_next(random, r);
+    const __m256i ea = exponent8(a, r[0]), eb = exponent8(b, r[1]);
+    const __m256i ec = exponent8(c, r[2]), ed = exponent8(d, r[3]);
     const __m256i ab = _mm256_packus_epi32(ea, eb), cd = _mm256_packus_epi32(ec, ed);
     const __m256i e = in_order(_mm256_packus_epi16(ab, cd));
     /* signed saturation keeps the sign bit */
@@ -51,7 +53,7 @@ static inline gw_natural_extent extent_of(__m256i low, __m256i high)
     return extent;
 }
 
-static gw_natural_extent planes(const float *x, size_t n, gw_random_pair k, uint32_t index,
+static gw_natural_extent planes(const float *x, size_t n, gw_random_pair k, uint64_t index,
                                 uint8_t *exponents, uint8_t *signs)
 {
     gw_random_avx2 random = gw_random_avx2_at(k, index);
@@ -67,7 +69,7 @@ static gw_natural_extent planes(const float *x, size_t n, gw_random_pair k, uint
     }
     gw_natural_extent extent = extent_of(low, high);
     const gw_natural_extent tail =
-        gw_natural_scalar.planes(x + i, n - i, k, index + (uint32_t)i, exponents + i, signs + i / 8);
+        gw_natural_scalar.planes(x + i, n - i, k, index + i, exponents + i, signs + i / 8);
     extent.low = tail.low < extent.low ? tail.low : extent.low;
     extent.high = tail.high > extent.high ? tail.high : extent.high;
     return extent;

@@ -13,10 +13,10 @@ static inline __m512i bytes_of(__m512i a, __m512i b, __m512i c, __m512i d)
     return _mm512_permutexvar_epi32(order, _mm512_packus_epi16(ab, cd));
 }
 
-static inline __m512i exponent16(__m512i x, gw_random_avx512 *random)
+static inline __m512i exponent16(__m512i x, __m512i r)
 {
     const __m512i a = _mm512_and_si512(x, _mm512_set1_epi32((int)GW_ABS_MASK));
-    return _mm512_srli_epi32(_mm512_add_epi32(a, gw_random_avx512_next(random)), GW_MANT_BITS);
+    return _mm512_srli_epi32(_mm512_add_epi32(a, r), GW_MANT_BITS);
 }
 
 static inline uint64_t signs64(__m512i a, __m512i b, __m512i c, __m512i d)
@@ -39,7 +39,7 @@ static inline gw_natural_extent extent_of(__m512i low, __m512i high)
     return extent;
 }
 
-static gw_natural_extent planes(const float *x, size_t n, gw_random_pair k, uint32_t index,
+static gw_natural_extent planes(const float *x, size_t n, gw_random_pair k, uint64_t index,
                                 uint8_t *exponents, uint8_t *signs)
 {
     gw_random_avx512 random = gw_random_avx512_at(k, index);
@@ -48,8 +48,11 @@ static gw_natural_extent planes(const float *x, size_t n, gw_random_pair k, uint
     for (; i + GROUP <= n; i += GROUP) {
         const __m512i a = _mm512_loadu_si512(x + i), b = _mm512_loadu_si512(x + i + 16);
         const __m512i c = _mm512_loadu_si512(x + i + 32), d = _mm512_loadu_si512(x + i + 48);
-        const __m512i ea = exponent16(a, &random), eb = exponent16(b, &random);
-        const __m512i ec = exponent16(c, &random), ed = exponent16(d, &random);
+        __m512i r[4];
+        gw_random_avx512_next(&random, r);
+        gw_random_avx512_next(&random, r + 2);
+        const __m512i ea = exponent16(a, r[0]), eb = exponent16(b, r[1]);
+        const __m512i ec = exponent16(c, r[2]), ed = exponent16(d, r[3]);
         const __m512i e = bytes_of(ea, eb, ec, ed);
         const uint64_t sign = signs64(a, b, c, d) & _mm512_test_epi8_mask(e, e);
         low = _mm512_min_epu8(low, e);
@@ -59,7 +62,7 @@ static gw_natural_extent planes(const float *x, size_t n, gw_random_pair k, uint
     }
     gw_natural_extent extent = extent_of(low, high);
     const gw_natural_extent tail =
-        gw_natural_scalar.planes(x + i, n - i, k, index + (uint32_t)i, exponents + i, signs + i / 8);
+        gw_natural_scalar.planes(x + i, n - i, k, index + i, exponents + i, signs + i / 8);
     extent.low = tail.low < extent.low ? tail.low : extent.low;
     extent.high = tail.high > extent.high ? tail.high : extent.high;
     return extent;

@@ -6,13 +6,20 @@
 
 #include "codec/bucket_by_core.h"
 
+#define LEVEL_OFFSET 127
+
+/* The unit joins the factor where the two cannot overflow, for up to 7 bits. That changes no level:
+ * a product that is subnormal without it is far below the smallest level either way. */
 static inline __m512i levels16(const gw_bucket *b, __m512 size, __m512i r)
 {
-    const __m512 y = _mm512_mul_ps(size, _mm512_set1_ps(b->factor));
-    const __m512 z = _mm512_mul_ps(y, _mm512_set1_ps(gw_ndither_unit(b->levels)));
+    const float unit = gw_ndither_unit(b->levels);
+    const int joined = b->bits < 8;
+    __m512 z = _mm512_mul_ps(size, _mm512_set1_ps(joined ? b->factor * unit : b->factor));
+    if (!joined) {
+        z = _mm512_mul_ps(z, _mm512_set1_ps(unit));
+    }
     const __m512 u = _mm512_max_ps(_mm512_add_ps(z, _mm512_set1_ps(1.0f)), _mm512_add_ps(z, z));
-    const __m512i sum = _mm512_add_epi32(_mm512_castps_si512(u), r);
-    return _mm512_srli_epi32(_mm512_sub_epi32(sum, _mm512_set1_epi32(0x3F800000)), GW_MANT_BITS);
+    return _mm512_srli_epi32(_mm512_add_epi32(_mm512_castps_si512(u), r), GW_MANT_BITS);
 }
 
 static inline __m512 fractions16(const gw_bucket *b, __m512i level)
