@@ -53,8 +53,8 @@ typedef enum gw_isa {
     GW_ISA_COUNT = 4
 } gw_isa;
 
-/* `count` elements of `dtype`, contiguous. The library reads `data` of an input and writes `data`
- * of an output; it never keeps the pointer. */
+/* `count` elements of `dtype`, contiguous, `data` aligned as its elements are. The library reads
+ * `data` of an input and writes `data` of an output; it never keeps the pointer. */
 typedef struct gw_tensor {
     void *data;
     size_t count;

@@ -28,8 +28,8 @@ typedef struct gw_param_info {
 
 enum { GW_PARAMS_MAX = 8 };
 
-/* Set up by gw_params_init or gw_params_parse; then read it, copy it, or set a value with
- * gw_params_set. value[i] belongs to parameter i of the codec. */
+/* Set up by gw_params_init or gw_params_parse; then read it, copy it, or change a value[i], which
+ * belongs to parameter i of the codec. Every call that takes params checks them. */
 typedef struct gw_params {
     const gw_codec *codec;
     double value[GW_PARAMS_MAX];
@@ -51,8 +51,8 @@ typedef struct gw_report {
     uint64_t overflowed; /* finite inputs beyond the code's range; docs/numerics.md says what they become */
 } gw_report;
 
-/* How to run: NULL or all zero is the best instruction set on the calling thread. A workspace is
- * needed only where gw_codec_workspace says so. */
+/* How to run: NULL or all zero is the best instruction set on the calling thread. A workspace (of any
+ * alignment) is needed where gw_codec_workspace says so: for fp16 and bf16, and with a pool. */
 typedef struct gw_exec {
     gw_isa isa;
     gw_pool *pool; /* borrowed for the call; NULL runs on the calling thread */
@@ -102,7 +102,7 @@ GW_API gw_status gw_encode(const gw_params *params, const gw_exec *exec, const g
 /* Decodes a payload that was made with the same params and count, and sets or adds to `out`. All
  * bytes that could be wrong are looked at before the first is applied: on failure `out` is
  * untouched. Values are decoded in fp32; with fp16 or bf16 outputs the (sum's) value is then
- * rounded to nearest even. */
+ * rounded to nearest even. The output's dtype need not be the one that was encoded. */
 GW_API gw_status gw_decode(const gw_params *params, const gw_exec *exec, const void *payload,
                            size_t size, gw_apply how, gw_tensor *out, gw_why *why);
 

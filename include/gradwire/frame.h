@@ -39,7 +39,8 @@ typedef struct gw_segment {
 } gw_segment;
 
 /* Bytes of the header in front of the first payload, which is also that payload's offset. */
-GW_API gw_status gw_frame_begin(const gw_segment *segments, size_t n, size_t *payload_at);
+GW_API gw_status gw_frame_begin(const gw_segment *segments, size_t n, size_t *payload_at,
+                                gw_why *why);
 /* Where the payload after one that ends at `end` begins. */
 GW_API size_t gw_frame_next(size_t end);
 /* Writes the header and zero padding around payloads that already lie in place, and the hashes if

@@ -4,7 +4,6 @@
 
 #include <math.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
 gw_status gw_params_init(gw_params *params, const gw_codec *codec)
@@ -68,11 +67,15 @@ static gw_status parse_value(const gw_codec *codec, const gw_param_info *info, c
         return gw_fail(why, GW_ERR_UNKNOWN, "%s: %s=%s is not one of %s", codec->name, info->name,
                        text, range);
     }
-    char *end = NULL;
-    *out = strtod(text, &end);
-    /* strtod also reads "inf", "nan", hex and leading blanks: digits are all we mean */
-    if (text[0] < '0' || text[0] > '9' || *end != '\0' || strpbrk(text, "xXpP") != NULL) {
-        return gw_fail(why, GW_ERR_ARG, "%s: %s=%s is not a number", codec->name, info->name, text);
+    /* Digits alone: strtod would also take blanks, signs, "nan", and the locale's decimal point. */
+    const size_t digits = strspn(text, "0123456789");
+    if (digits == 0 || digits > 9 || text[digits] != '\0') {
+        return gw_fail(why, GW_ERR_ARG, "%s: %s=%s is not a whole number of up to 9 digits",
+                       codec->name, info->name, text);
+    }
+    *out = 0;
+    for (size_t i = 0; i < digits; i++) {
+        *out = 10 * *out + (text[i] - '0');
     }
     return GW_OK;
 }

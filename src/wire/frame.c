@@ -10,7 +10,7 @@
 
 enum { HEADER = 64, ENTRY = 40, HASH_AT = 56 };
 static const uint8_t magic[4] = {0x47, 0x57, 0x46, 0x1A};
-static const uint64_t max_count = (uint64_t)1 << 48, max_payload = (uint64_t)1 << 56;
+static const uint64_t max_count = (uint64_t)1 << 48;
 static const uint64_t max_header = (uint64_t)1 << 31;
 
 static uint64_t align8(uint64_t n)
@@ -94,31 +94,63 @@ static gw_status check_segment(const gw_segment *s, gw_why *why)
         return gw_fail(why, GW_ERR_RANGE, "the name is longer than %d bytes, has a NUL or is not UTF-8",
                        GW_FRAME_MAX_NAME);
     }
-    if (s->payload_bytes >= max_payload) {
-        return gw_fail(why, GW_ERR_RANGE, "a payload of 2^56 bytes or more");
-    }
     return check_dims(s, why);
 }
 
-gw_status gw_frame_begin(const gw_segment *segments, size_t n, size_t *payload_at)
+/* The payload's length is one that the codec writes for so many elements. */
+static gw_status check_length(const gw_segment *s, gw_why *why)
+{
+    size_t bound = 0;
+    const gw_status status = gw_payload_bound(&s->params, (size_t)s->count, &bound);
+    const int fixed = (gw_params_flags(&s->params) & GW_CODEC_FIXED_SIZE) != 0;
+    if (status != GW_OK || s->payload_bytes > bound || (fixed && s->payload_bytes != bound)) {
+        return gw_fail(why, GW_ERR_CORRUPT, "a payload of %llu bytes; %s makes %s%zu of %llu elements",
+                       (unsigned long long)s->payload_bytes, gw_codec_name(s->params.codec),
+                       fixed ? "" : "at most ", bound, (unsigned long long)s->count);
+    }
+    return GW_OK;
+}
+
+/* A failure inside a segment, with the segment's number in front. */
+static gw_status in_segment(gw_status status, uint64_t index, const gw_why *inner, gw_why *why)
+{
+    return gw_fail(why, status, "segment %llu: %.200s", (unsigned long long)index, inner->text);
+}
+
+/* Length of the header and the entries. */
+static gw_status measure_header(const gw_segment *segments, size_t n, uint64_t *header, gw_why *why)
 {
     uint64_t at = HEADER;
-    if ((segments == NULL && n != 0) || payload_at == NULL || n > GW_FRAME_MAX_SEGMENTS) {
-        return GW_ERR_ARG;
+    if ((segments == NULL && n != 0) || n > GW_FRAME_MAX_SEGMENTS) {
+        return gw_fail(why, GW_ERR_ARG, "no segments, or more than %d", GW_FRAME_MAX_SEGMENTS);
     }
     for (size_t i = 0; i < n; i++) {
-        const gw_status status = check_segment(&segments[i], NULL);
+        gw_why inner = {""};
+        const gw_status status = check_segment(&segments[i], &inner);
         if (status != GW_OK) {
-            return status;
+            return in_segment(status, i, &inner, why);
         }
         at += entry_bytes(segments[i].n_dims, gw_codec_param_count(segments[i].params.codec),
                           segments[i].name_bytes);
     }
     if (at >= max_header) {
-        return GW_ERR_RANGE;
+        return gw_fail(why, GW_ERR_RANGE, "the header would have 2^31 bytes or more");
     }
-    *payload_at = (size_t)at;
+    *header = at;
     return GW_OK;
+}
+
+gw_status gw_frame_begin(const gw_segment *segments, size_t n, size_t *payload_at, gw_why *why)
+{
+    uint64_t header = 0;
+    if (payload_at == NULL) {
+        return gw_fail(why, GW_ERR_ARG, "nowhere to put the answer");
+    }
+    const gw_status status = measure_header(segments, n, &header, why);
+    if (status == GW_OK) {
+        *payload_at = (size_t)header;
+    }
+    return status;
 }
 
 size_t gw_frame_next(size_t end)
@@ -157,20 +189,25 @@ static size_t write_entry(uint8_t *at, const uint8_t *frame, const gw_segment *s
 gw_status gw_frame_seal(void *frame, size_t capacity, const gw_frame_info *info,
                         const gw_segment *segments, size_t n, size_t *bytes, gw_why *why)
 {
-    size_t at = 0, header = 0;
+    uint64_t header = 0;
     if (frame == NULL || info == NULL || bytes == NULL || (info->flags & ~(uint32_t)GW_FRAME_HASHED)) {
         return gw_fail(why, GW_ERR_ARG, "no frame, no info or an unknown flag");
     }
-    gw_status status = gw_frame_begin(segments, n, &header);
-    if (status != GW_OK) {
-        return gw_fail(why, status, "a segment cannot be written: %s", gw_status_string(status));
-    }
+    gw_status status = measure_header(segments, n, &header, why);
     uint64_t end = header;
-    for (size_t i = 0; i < n; i++) {
-        if (segments[i].payload_at != end) {
-            return gw_fail(why, GW_ERR_ARG, "segment %zu: its payload is not where it must be", i);
+    for (size_t i = 0; status == GW_OK && i < n; i++) {
+        gw_why inner = {""};
+        status = check_length(&segments[i], &inner);
+        if (status == GW_OK && segments[i].payload_at != end) {
+            status = gw_fail(&inner, GW_ERR_ARG, "its payload is not where it must be");
+        }
+        if (status != GW_OK) {
+            return in_segment(status, i, &inner, why);
         }
         end = align8(end + segments[i].payload_bytes);
+    }
+    if (status != GW_OK) {
+        return status;
     }
     if (end > capacity) {
         return gw_fail(why, GW_ERR_CAPACITY, "the frame has %llu bytes, the buffer %zu",
@@ -188,13 +225,13 @@ gw_status gw_frame_seal(void *frame, size_t capacity, const gw_frame_info *info,
     gw_put_u64(f + 32, info->step);
     gw_put_u32(f + 40, info->rank);
     gw_put_u32(f + 44, info->point);
-    at = HEADER;
+    size_t at = HEADER;
     for (size_t i = 0; i < n; i++) {
         const uint64_t stop = segments[i].payload_at + segments[i].payload_bytes;
         memset(f + stop, 0, (size_t)(align8(stop) - stop));
         at += write_entry(f + at, f, &segments[i], (info->flags & GW_FRAME_HASHED) != 0);
     }
-    gw_put_u64(f + HASH_AT, header_hash(f, header));
+    gw_put_u64(f + HASH_AT, header_hash(f, (size_t)header));
     *bytes = (size_t)end;
     return GW_OK;
 }
@@ -311,12 +348,6 @@ static gw_status check_payload(const uint8_t *frame, size_t size, uint64_t at, c
     return GW_OK;
 }
 
-/* A failure inside a segment, with the segment's number in front. */
-static gw_status in_segment(gw_status status, uint64_t index, const gw_why *inner, gw_why *why)
-{
-    return gw_fail(why, status, "segment %llu: %.200s", (unsigned long long)index, inner->text);
-}
-
 gw_status gw_frame_open(const void *frame, size_t size, gw_frame_info *info, gw_why *why)
 {
     const uint8_t *f = frame;
@@ -337,6 +368,9 @@ gw_status gw_frame_open(const void *frame, size_t size, gw_frame_info *info, gw_
         gw_segment s;
         gw_why inner = {""};
         status = read_entry(f, header, entry_at, &s, &hash, &entry_at, &inner);
+        if (status == GW_OK) {
+            status = check_length(&s, &inner);
+        }
         if (status == GW_OK) {
             status = check_payload(f, size, payload_at, &s, (read.flags & GW_FRAME_HASHED) != 0, hash,
                                    &inner);

@@ -1,0 +1,32 @@
+/* `gradwire bench`: which benchmark? */
+#include <stdio.h>
+#include <string.h>
+
+#include "bench_codec.h"
+#include "commands.h"
+#include "options.h"
+#include "say.h"
+
+static const char HELP[] =
+    "usage: gradwire bench codec [SPEC]... [options]\n"
+    "\n"
+    "  codec    encode and decode speed next to a plain copy in the same run\n"
+    "\n"
+    "example:\n"
+    "  gradwire bench codec natural:bits=8 -n 64Mi\n";
+
+int gw_cli_bench(int argc, char **argv)
+{
+    if (argc > 1 && strcmp(argv[1], "codec") == 0) {
+        return gw_cli_bench_codec(argc - 1, argv + 1);
+    }
+    if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
+        (void)fputs(HELP, stdout);
+        return GW_CLI_DONE;
+    }
+    if (argc > 1) {
+        gw_cli_error("bench: '%s' is not a benchmark", argv[1]);
+    }
+    (void)fputs(HELP, stderr);
+    return GW_CLI_MISUSED;
+}

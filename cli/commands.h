@@ -1,0 +1,12 @@
+/* The subcommands. Each gets its own name as argv[0] and returns the exit status: 0 fine, 1 failed,
+ * 2 misused. */
+#ifndef GW_CLI_COMMANDS_H
+#define GW_CLI_COMMANDS_H
+
+int gw_cli_codec(int argc, char **argv);
+int gw_cli_encode(int argc, char **argv);
+int gw_cli_decode(int argc, char **argv);
+int gw_cli_inspect(int argc, char **argv);
+int gw_cli_bench(int argc, char **argv);
+
+#endif

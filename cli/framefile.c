@@ -1,0 +1,40 @@
+/* Frames in files; see framefile.h. */
+#include "framefile.h"
+
+#include <stdlib.h>
+
+#include "say.h"
+
+bool gw_cli_frame_open(const char *path, gw_cli_frame *out)
+{
+    gw_why why = {""};
+    gw_cli_frame frame = {0};
+    if (!gw_cli_map_open(path, &frame.map)) {
+        return false;
+    }
+    gw_status status = gw_frame_open(frame.map.data, frame.map.size, &frame.info, &why);
+    if (status == GW_OK) {
+        /* The header's hash held, and every segment has its entry in the bytes: n is no fancy. */
+        frame.segments = calloc((size_t)frame.info.segments + 1, sizeof *frame.segments);
+        status = frame.segments ? GW_OK : GW_ERR_MEMORY;
+    }
+    gw_frame_cursor cursor = {0};
+    for (uint32_t i = 0; status == GW_OK && i < frame.info.segments; i++) {
+        status =
+            gw_frame_segment(frame.map.data, frame.map.size, &cursor, &frame.segments[i], &why);
+    }
+    if (status != GW_OK) {
+        gw_cli_error("%s: %s", path, why.text[0] ? why.text : gw_status_string(status));
+        gw_cli_frame_close(&frame);
+        return false;
+    }
+    *out = frame;
+    return true;
+}
+
+void gw_cli_frame_close(gw_cli_frame *frame)
+{
+    free(frame->segments);
+    gw_cli_map_close(&frame->map);
+    *frame = (gw_cli_frame){0};
+}

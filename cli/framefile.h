@@ -1,0 +1,19 @@
+/* A .gw file, checked and listed. */
+#ifndef GW_CLI_FRAMEFILE_H
+#define GW_CLI_FRAMEFILE_H
+
+#include <gradwire/gradwire.h>
+
+#include "files.h"
+
+typedef struct gw_cli_frame {
+    gw_cli_map map;
+    gw_frame_info info;
+    gw_segment *segments; /* info.segments of them; names lie in the map */
+} gw_cli_frame;
+
+/* On false the error was said. */
+bool gw_cli_frame_open(const char *path, gw_cli_frame *out);
+void gw_cli_frame_close(gw_cli_frame *frame);
+
+#endif

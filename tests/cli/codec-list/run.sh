@@ -1,0 +1,1 @@
+"$GRADWIRE" codec list
