@@ -56,7 +56,7 @@ static const gw_cli_page PAGE = {
     .n_options = sizeof OPTIONS / sizeof OPTIONS[0],
 };
 
-static const char *const USUAL[] = {"cast:to=bf16",   "cast:to=f16",   "natural:bits=8",
+static const char *const USUAL[] = {"cast:to=bf16",   "cast:to=f16",    "natural:bits=8",
                                     "natural:bits=9", "ndither:bits=4", "dither:bits=4"};
 
 typedef struct timing {
@@ -116,7 +116,8 @@ static size_t huge_bytes(size_t bytes)
  * that no page fault is timed. *mapping is what release unmaps. NULL if there is no memory. */
 static void *map_huge(size_t bytes, void **mapping)
 {
-    void *p = mmap(NULL, huge_bytes(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    void *p =
+        mmap(NULL, huge_bytes(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) {
         return NULL;
     }
@@ -203,8 +204,8 @@ static bool encode(bench *b, const subject *s, const gw_exec *exec, uint8_t *pay
 {
     size_t written = 0;
     const gw_tensor in = {b->in, b->n, GW_F32};
-    const gw_status status = gw_encode(&s->params, exec, &STREAM, &in, payload, s->payload_bytes,
-                                       &written, NULL);
+    const gw_status status =
+        gw_encode(&s->params, exec, &STREAM, &in, payload, s->payload_bytes, &written, NULL);
     if (status != GW_OK) {
         gw_cli_error("%s: cannot encode: %s", s->spec, gw_status_string(status));
     }
@@ -306,7 +307,8 @@ static bool prepare(bench *b)
         }
         largest = s->payload_bytes > largest ? s->payload_bytes : largest;
     }
-    const size_t sizes[4] = {b->n * sizeof(float), b->n * sizeof(float), b->n * sizeof(float), largest};
+    const size_t sizes[4] = {b->n * sizeof(float), b->n * sizeof(float), b->n * sizeof(float),
+                             largest};
     void *buffers[4] = {NULL};
     for (size_t i = 0; i < 4; i++) {
         buffers[i] = map_huge(sizes[i], &b->mapping[i]);
@@ -391,27 +393,28 @@ static bool print_json(bench *b)
         const figures f = figures_of(b, s);
         json_array_append_new(
             all,
-            json_pack("{s:s, s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:[ff], "
-                      "s:[ff], s:I, s:I}",
-                      "spec", s->spec, "isa", gw_isa_name(isa_used(b, s)), "device", "cpu", "threads",
-                      (int)b->threads, "elements", (json_int_t)b->n, "bytes",
-                      (json_int_t)s->payload_bytes, "encode_gbps", f.encode, "decode_gbps", f.decode,
-                      "copy_gbps", f.copy, "add_gbps", f.add, "encode_roofline", f.encode_roof,
-                      "decode_roofline", f.decode_roof, "ratio", f.ratio, "break_even_gbit",
-                      f.break_even, "encode_range_gbps", f.encode_low, f.encode_high,
-                      "decode_range_gbps", f.decode_low, f.decode_high, "rounds",
-                      (json_int_t)b->rounds, "workspace_bytes", (json_int_t)s->workspace));
+            json_pack(
+                "{s:s, s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:[ff], "
+                "s:[ff], s:I, s:I}",
+                "spec", s->spec, "isa", gw_isa_name(isa_used(b, s)), "device", "cpu", "threads",
+                (int)b->threads, "elements", (json_int_t)b->n, "bytes",
+                (json_int_t)s->payload_bytes, "encode_gbps", f.encode, "decode_gbps", f.decode,
+                "copy_gbps", f.copy, "add_gbps", f.add, "encode_roofline", f.encode_roof,
+                "decode_roofline", f.decode_roof, "ratio", f.ratio, "break_even_gbit", f.break_even,
+                "encode_range_gbps", f.encode_low, f.encode_high, "decode_range_gbps", f.decode_low,
+                f.decode_high, "rounds", (json_int_t)b->rounds, "workspace_bytes",
+                (json_int_t)s->workspace));
     }
     return gw_cli_json_print(all);
 }
 
 static bool print_table(bench *b)
 {
-    static const gw_cli_column columns[] = {
-        {"spec", false},        {"isa", false},        {"ratio", true},
-        {"encode GB/s", true},  {"range", true},       {"roofline", true},
-        {"decode GB/s", true},  {"range", true},       {"roofline", true},
-        {"break-even Gbit/s", true}};
+    static const gw_cli_column columns[] = {{"spec", false},       {"isa", false},
+                                            {"ratio", true},       {"encode GB/s", true},
+                                            {"range", true},       {"roofline", true},
+                                            {"decode GB/s", true}, {"range", true},
+                                            {"roofline", true},    {"break-even Gbit/s", true}};
     gw_cli_table table = {.columns = columns, .n_columns = sizeof columns / sizeof columns[0]};
     for (size_t i = 0; i < b->n_subjects; i++) {
         subject *s = &b->subjects[i];
@@ -430,11 +433,12 @@ static bool print_table(bench *b)
     if (!gw_cli_table_print(&table)) {
         return false;
     }
-    (void)printf("\n%zu elements, %u thread%s, median of %zu rounds; copy %.1f GB/s, d += s %.1f GB/s "
-                 "(all of fp32 input)\n",
-                 b->n, b->threads, b->threads == 1 ? "" : "s", b->rounds,
-                 4e-9 * (double)b->n / median(&b->copy, b->rounds),
-                 4e-9 * (double)b->n / median(&b->add, b->rounds));
+    (void)printf(
+        "\n%zu elements, %u thread%s, median of %zu rounds; copy %.1f GB/s, d += s %.1f GB/s "
+        "(all of fp32 input)\n",
+        b->n, b->threads, b->threads == 1 ? "" : "s", b->rounds,
+        4e-9 * (double)b->n / median(&b->copy, b->rounds),
+        4e-9 * (double)b->n / median(&b->add, b->rounds));
     return true;
 }
 

@@ -48,7 +48,8 @@ typedef struct gw_stream {
 /* What an encoding noticed, at no extra pass over the data. */
 typedef struct gw_report {
     uint64_t non_finite; /* inputs that were NaN or infinite */
-    uint64_t overflowed; /* finite inputs beyond the code's range; docs/numerics.md says what they become */
+    uint64_t
+        overflowed; /* finite inputs beyond the code's range; docs/numerics.md says what they become */
 } gw_report;
 
 /* How to run: NULL or all zero is the best instruction set on the calling thread. A workspace (of any
@@ -68,9 +69,11 @@ GW_API const gw_codec *gw_codec_by_id(uint8_t wire_id);
 GW_API const char *gw_codec_name(const gw_codec *codec);
 GW_API const char *gw_codec_doc(const gw_codec *codec); /* one line */
 GW_API uint8_t gw_codec_id(const gw_codec *codec);
-GW_API int gw_codec_has_isa(const gw_codec *codec, gw_isa isa); /* compiled in, whatever this machine is */
+GW_API int gw_codec_has_isa(const gw_codec *codec,
+                            gw_isa isa); /* compiled in, whatever this machine is */
 GW_API size_t gw_codec_param_count(const gw_codec *codec);
-GW_API const gw_param_info *gw_codec_param(const gw_codec *codec, size_t index); /* NULL past the end */
+GW_API const gw_param_info *gw_codec_param(const gw_codec *codec,
+                                           size_t index); /* NULL past the end */
 
 /* Defaults of the codec. */
 GW_API gw_status gw_params_init(gw_params *params, const gw_codec *codec);

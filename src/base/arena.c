@@ -10,13 +10,13 @@
 #endif
 #ifdef GW_ASAN
 #    include <sanitizer/asan_interface.h>
-#    define RED_ZONE          GW_ARENA_ALIGN
-#    define poison(p, n)      ASAN_POISON_MEMORY_REGION(p, n)
-#    define unpoison(p, n)    ASAN_UNPOISON_MEMORY_REGION(p, n)
+#    define RED_ZONE       GW_ARENA_ALIGN
+#    define poison(p, n)   ASAN_POISON_MEMORY_REGION(p, n)
+#    define unpoison(p, n) ASAN_UNPOISON_MEMORY_REGION(p, n)
 #else
-#    define RED_ZONE          0
-#    define poison(p, n)      ((void)(p), (void)(n))
-#    define unpoison(p, n)    ((void)(p), (void)(n))
+#    define RED_ZONE       0
+#    define poison(p, n)   ((void)(p), (void)(n))
+#    define unpoison(p, n) ((void)(p), (void)(n))
 #endif
 
 gw_arena gw_arena_over(gw_workspace workspace)

@@ -37,8 +37,7 @@ static inline void store(gw_dtype to, uint8_t *dst, size_t i, __m512 v)
         _mm512_storeu_ps(dst + 4 * i, v);
         return;
     }
-    const __m256i half =
-        to == GW_F16 ? _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT) : bf16_of(v);
+    const __m256i half = to == GW_F16 ? _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT) : bf16_of(v);
     _mm256_storeu_si256((__m256i *)(void *)(dst + 2 * i), half);
 }
 

@@ -49,7 +49,8 @@ GW_HD static inline uint16_t gw_bf16_from_f32(float x)
 {
     const uint32_t b = gw_bits(x);
     if ((b & GW_ABS_MASK) > GW_INF_BITS) {
-        return (uint16_t)(b >> 16 | 0x40); /* quiet, so that rounding cannot carry a NaN into infinity */
+        return (uint16_t)(b >> 16 |
+                          0x40); /* quiet, so that rounding cannot carry a NaN into infinity */
     }
     return (uint16_t)((b + 0x7FFF + (b >> 16 & 1)) >> 16);
 }

@@ -34,8 +34,8 @@ static inline __m256i gw_random_avx2_words(gw_random_avx2 *s)
 /* Elements 8i … 8i + 7 into r[i]. */
 static inline void gw_random_avx2_next(gw_random_avx2 *s, __m256i r[4])
 {
-    const __m256i halves = _mm256_setr_epi8(2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13, 2, 3,
-                                            0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
+    const __m256i halves = _mm256_setr_epi8(2, 3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13, 2,
+                                            3, 0, 1, 6, 7, 4, 5, 10, 11, 8, 9, 14, 15, 12, 13);
     const __m256i a = gw_random_avx2_words(s), b = gw_random_avx2_words(s);
     r[0] = _mm256_srli_epi32(a, 9);
     r[1] = _mm256_srli_epi32(b, 9);

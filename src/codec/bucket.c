@@ -7,7 +7,8 @@ gw_status gw_bucket_check(const gw_params *p, gw_why *why)
 {
     const uint32_t size = gw_param(p, GW_BUCKET_SIZE);
     if ((size & (size - 1)) != 0) {
-        return gw_fail(why, GW_ERR_RANGE, "%s: bucket=%u is not a power of two", p->codec->name, size);
+        return gw_fail(why, GW_ERR_RANGE, "%s: bucket=%u is not a power of two", p->codec->name,
+                       size);
     }
     return GW_OK;
 }
@@ -25,7 +26,8 @@ uint64_t gw_bucket_bytes(const gw_params *p, uint64_t count)
     return whole * (GW_BUCKET_HEADER + size * bits / 8) + last;
 }
 
-gw_status gw_bucket_validate(const gw_params *p, const uint8_t *payload, uint64_t count, gw_why *why)
+gw_status gw_bucket_validate(const gw_params *p, const uint8_t *payload, uint64_t count,
+                             gw_why *why)
 {
     const uint64_t size = gw_param(p, GW_BUCKET_SIZE), bits = gw_param(p, GW_BUCKET_BITS);
     const uint64_t stride = GW_BUCKET_HEADER + size * bits / 8;
@@ -33,8 +35,9 @@ gw_status gw_bucket_validate(const gw_params *p, const uint8_t *payload, uint64_
     for (uint64_t i = 0; i < count; i += size, at += stride) {
         const uint32_t scale = gw_get_u32(at);
         if (scale >= GW_INF_BITS && scale != GW_NAN_BITS) {
-            return gw_fail(why, GW_ERR_CORRUPT, "%s: bucket at element %llu has a scale of pattern %08X",
-                           p->codec->name, (unsigned long long)i, scale);
+            return gw_fail(why, GW_ERR_CORRUPT,
+                           "%s: bucket at element %llu has a scale of pattern %08X", p->codec->name,
+                           (unsigned long long)i, scale);
         }
     }
     const uint64_t used = count % size * bits % 8; /* in the last byte; 0 is all */

@@ -16,8 +16,8 @@ enum { GW_BUCKET_HEADER = 4 }; /* the scale's bytes */
 
 /* How one bucket is quantised. */
 typedef struct gw_bucket {
-    uint32_t bits, levels; /* levels = 2^(bits−1) − 1, called s in the docs */
-    int nearest;           /* r is the middle for all */
+    uint32_t bits, levels;    /* levels = 2^(bits−1) − 1, called s in the docs */
+    int nearest;              /* r is the middle for all */
     float scale, pre, factor; /* S, P and h of numerics.md */
 } gw_bucket;
 
@@ -53,10 +53,12 @@ extern const char *const gw_bucket_norm_words[];
 gw_status gw_bucket_check(const gw_params *p, gw_why *why);
 size_t gw_bucket_grain(const gw_params *p);
 uint64_t gw_bucket_bytes(const gw_params *p, uint64_t count);
-gw_status gw_bucket_validate(const gw_params *p, const uint8_t *payload, uint64_t count, gw_why *why);
+gw_status gw_bucket_validate(const gw_params *p, const uint8_t *payload, uint64_t count,
+                             gw_why *why);
 void gw_bucket_encode(const gw_job *job, const float *x, size_t n, uint64_t first, uint8_t *payload,
                       gw_report *report);
-void gw_bucket_decode(const gw_job *job, const uint8_t *payload, size_t n, gw_apply how, float *out);
+void gw_bucket_decode(const gw_job *job, const uint8_t *payload, size_t n, gw_apply how,
+                      float *out);
 
 /* P of numerics.md: brings the scale to where its reciprocal is a normal number. */
 GW_HD static inline float gw_bucket_pre(float scale)

@@ -74,7 +74,7 @@ GW_INLINE void pack32(__m256i v, uint32_t bits, uint8_t *out)
 }
 
 GW_INLINE void encode_codes_bits(const gw_bucket *b, const float *x, size_t n, gw_random_pair k,
-                                     uint64_t index, uint8_t *out, uint32_t bits, int nearest)
+                                 uint64_t index, uint8_t *out, uint32_t bits, int nearest)
 {
     const size_t ahead = gw_bucket_ahead(n);
     gw_bucket q = *b; /* out may alias *b, but not this */
@@ -102,8 +102,8 @@ GW_INLINE void encode_codes_bits(const gw_bucket *b, const float *x, size_t n, g
         const __m256i l = _mm256_min_epu8(_mm256_sub_epi8(packed, offset), top);
         /* all ones where the number is negative, by a signed comparison of its packed sign */
         const __m256i negative = _mm256_cmpgt_epi8(zero, _mm256_packs_epi16(s01, s23));
-        const __m256i sign = _mm256_andnot_si256(_mm256_cmpeq_epi8(l, zero),
-                                                 _mm256_and_si256(negative, sign_bit));
+        const __m256i sign =
+            _mm256_andnot_si256(_mm256_cmpeq_epi8(l, zero), _mm256_and_si256(negative, sign_bit));
         const __m256i code = in_order(_mm256_or_si256(l, sign));
         if (bits == 8) {
             _mm256_storeu_si256((__m256i *)(void *)out, code);
@@ -135,8 +135,8 @@ GW_INLINE __m256i unpack32(const uint8_t *in, uint32_t bits)
     return _mm256_and_si256(v, _mm256_set1_epi8((char)((1 << bits) - 1)));
 }
 
-GW_INLINE void decode_codes_bits(const gw_bucket *b, const uint8_t *codes, size_t n,
-                                     gw_apply how, float *out, uint32_t bits)
+GW_INLINE void decode_codes_bits(const gw_bucket *b, const uint8_t *codes, size_t n, gw_apply how,
+                                 float *out, uint32_t bits)
 {
     const __m256i levels = _mm256_set1_epi32((int)b->levels);
     const __m256i sign_bit = _mm256_set1_epi32((int)GW_SIGN_BIT);

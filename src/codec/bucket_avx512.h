@@ -61,7 +61,7 @@ GW_INLINE void pack64(__m512i v, uint32_t bits, uint8_t *out)
 }
 
 GW_INLINE void encode_codes_bits(const gw_bucket *b, const float *x, size_t n, gw_random_pair k,
-                                     uint64_t index, uint8_t *out, uint32_t bits, int nearest)
+                                 uint64_t index, uint8_t *out, uint32_t bits, int nearest)
 {
     const size_t ahead = gw_bucket_ahead(n);
     gw_bucket q = *b; /* out may alias *b, but not this */
@@ -114,14 +114,15 @@ GW_INLINE __m512i unpack64(const uint8_t *in, uint32_t bits)
     const __m128i by8 = _mm_cvtsi32_si128((int)(8 - bits));
     const __m128i by16 = _mm_cvtsi32_si128((int)(16 - 2 * bits));
     const __m128i by32 = _mm_cvtsi32_si128((int)(32 - 4 * bits));
-    v = _mm512_ternarylogic_epi32(_mm512_set1_epi64(0xFFFFFFFF), v, _mm512_sll_epi64(v, by32), 0xCA);
+    v = _mm512_ternarylogic_epi32(_mm512_set1_epi64(0xFFFFFFFF), v, _mm512_sll_epi64(v, by32),
+                                  0xCA);
     v = _mm512_ternarylogic_epi32(_mm512_set1_epi32(0xFFFF), v, _mm512_sll_epi32(v, by16), 0xCA);
     v = _mm512_ternarylogic_epi32(_mm512_set1_epi16(0xFF), v, _mm512_sll_epi16(v, by8), 0xCA);
     return _mm512_and_si512(v, _mm512_set1_epi8((char)((1 << bits) - 1)));
 }
 
-GW_INLINE void decode_codes_bits(const gw_bucket *b, const uint8_t *codes, size_t n,
-                                     gw_apply how, float *out, uint32_t bits)
+GW_INLINE void decode_codes_bits(const gw_bucket *b, const uint8_t *codes, size_t n, gw_apply how,
+                                 float *out, uint32_t bits)
 {
     const __m512i levels = _mm512_set1_epi32((int)b->levels);
     const __m512i sign_bit = _mm512_set1_epi32((int)GW_SIGN_BIT);

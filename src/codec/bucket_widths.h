@@ -26,7 +26,8 @@ static void encode_codes(const gw_bucket *b, const float *x, size_t n, gw_random
     }
 }
 
-static void decode_codes(const gw_bucket *b, const uint8_t *codes, size_t n, gw_apply how, float *out)
+static void decode_codes(const gw_bucket *b, const uint8_t *codes, size_t n, gw_apply how,
+                         float *out)
 {
     switch (b->bits) {
 #define CASE(bits)                                                                                 \

@@ -141,14 +141,14 @@ static void encode9(const block_job *job, const float *x, size_t n, uint64_t fir
     }
 }
 
-static void encode8(const block_job *job, const float *x, size_t n, uint64_t first, uint8_t *payload)
+static void encode8(const block_job *job, const float *x, size_t n, uint64_t first,
+                    uint8_t *payload)
 {
     const gw_random_pair k = gw_random_pair_at(job->key, first);
     uint8_t signs[BLOCK / 8], *codes = payload + 1;
     const gw_natural_extent extent = job->kernels->planes(x, n, k, first, codes, signs);
     int by_core = extent.high > job->top;
-    const uint32_t largest =
-        by_core ? exponents_by_core(job, x, n, k, first, codes) : extent.high;
+    const uint32_t largest = by_core ? exponents_by_core(job, x, n, k, first, codes) : extent.high;
     const uint32_t base = gw_natural_base(largest);
     if (base > 1 && extent.low <= base && !by_core) {
         by_core = job->kernels->any_below(x, n, base << GW_MANT_BITS);
@@ -188,7 +188,8 @@ static gw_status validate(const gw_params *p, const uint8_t *payload, uint64_t c
     for (uint64_t at = 0; at < count; at += BLOCK) {
         const uint32_t base = payload[at + at / BLOCK];
         if (base < 1 || base > 128) {
-            return gw_fail(why, GW_ERR_CORRUPT, "natural: block at element %llu has base %u, not 1 to 128",
+            return gw_fail(why, GW_ERR_CORRUPT,
+                           "natural: block at element %llu has base %u, not 1 to 128",
                            (unsigned long long)at, base);
         }
     }

@@ -78,8 +78,8 @@ static gw_natural_extent planes(const float *x, size_t n, gw_random_pair k, uint
 /* 0x80 in every byte whose bit is set. */
 static inline __m256i spread(uint32_t mask)
 {
-    const __m256i byte = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2, 2,
-                                          2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
+    const __m256i byte = _mm256_setr_epi8(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1, 2, 2, 2,
+                                          2, 2, 2, 2, 2, 3, 3, 3, 3, 3, 3, 3, 3);
     const __m256i bit = _mm256_set1_epi64x((long long)0x8040201008040201u);
     const __m256i m = _mm256_shuffle_epi8(_mm256_set1_epi32((int)mask), byte);
     const __m256i set = _mm256_cmpeq_epi8(_mm256_and_si256(m, bit), bit);

@@ -27,7 +27,8 @@ static void describe_range(const gw_param_info *info, char *text, size_t size)
     }
     size_t used = 0;
     for (int i = 0; i <= (int)(info->max - info->min) && used < size; i++) {
-        const int n = snprintf(text + used, size - used, "%s%s", i == 0 ? "" : ", ", info->words[i]);
+        const int n =
+            snprintf(text + used, size - used, "%s%s", i == 0 ? "" : ", ", info->words[i]);
         used += n > 0 ? (size_t)n : 0;
     }
 }

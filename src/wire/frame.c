@@ -58,7 +58,11 @@ static int is_utf8_name(const uint8_t *s, size_t n)
     static const uint32_t smallest[5] = {0, 1, 0x80, 0x800, 0x10000};
     for (size_t i = 0; i < n;) {
         const uint32_t lead = s[i];
-        const size_t len = lead < 0x80 ? 1 : lead >> 5 == 6 ? 2 : lead >> 4 == 14 ? 3 : lead >> 3 == 30 ? 4 : 0;
+        const size_t len = lead < 0x80       ? 1
+                           : lead >> 5 == 6  ? 2
+                           : lead >> 4 == 14 ? 3
+                           : lead >> 3 == 30 ? 4
+                                             : 0;
         if (len == 0 || len > n - i) {
             return 0;
         }
@@ -90,8 +94,10 @@ static gw_status check_segment(const gw_segment *s, gw_why *why)
     if (s->n_dims > GW_FRAME_MAX_DIMS) {
         return gw_fail(why, GW_ERR_RANGE, "%u dims, at most %d", s->n_dims, GW_FRAME_MAX_DIMS);
     }
-    if (s->name_bytes > GW_FRAME_MAX_NAME || !is_utf8_name((const uint8_t *)s->name, s->name_bytes)) {
-        return gw_fail(why, GW_ERR_RANGE, "the name is longer than %d bytes, has a NUL or is not UTF-8",
+    if (s->name_bytes > GW_FRAME_MAX_NAME ||
+        !is_utf8_name((const uint8_t *)s->name, s->name_bytes)) {
+        return gw_fail(why, GW_ERR_RANGE,
+                       "the name is longer than %d bytes, has a NUL or is not UTF-8",
                        GW_FRAME_MAX_NAME);
     }
     return check_dims(s, why);
@@ -104,7 +110,8 @@ static gw_status check_length(const gw_segment *s, gw_why *why)
     const gw_status status = gw_payload_bound(&s->params, (size_t)s->count, &bound);
     const int fixed = (gw_params_flags(&s->params) & GW_CODEC_FIXED_SIZE) != 0;
     if (status != GW_OK || s->payload_bytes > bound || (fixed && s->payload_bytes != bound)) {
-        return gw_fail(why, GW_ERR_CORRUPT, "a payload of %llu bytes; %s makes %s%zu of %llu elements",
+        return gw_fail(why, GW_ERR_CORRUPT,
+                       "a payload of %llu bytes; %s makes %s%zu of %llu elements",
                        (unsigned long long)s->payload_bytes, gw_codec_name(s->params.codec),
                        fixed ? "" : "at most ", bound, (unsigned long long)s->count);
     }
@@ -190,7 +197,8 @@ gw_status gw_frame_seal(void *frame, size_t capacity, const gw_frame_info *info,
                         const gw_segment *segments, size_t n, size_t *bytes, gw_why *why)
 {
     uint64_t header = 0;
-    if (frame == NULL || info == NULL || bytes == NULL || (info->flags & ~(uint32_t)GW_FRAME_HASHED)) {
+    if (frame == NULL || info == NULL || bytes == NULL ||
+        (info->flags & ~(uint32_t)GW_FRAME_HASHED)) {
         return gw_fail(why, GW_ERR_ARG, "no frame, no info or an unknown flag");
     }
     gw_status status = measure_header(segments, n, &header, why);
@@ -295,8 +303,8 @@ static gw_status read_header(const uint8_t *f, size_t size, gw_frame_info *info,
     }
     const unsigned version = gw_get_u16(f + 4);
     if (version != GW_WIRE_VERSION) {
-        return gw_fail(why, GW_ERR_VERSION, "wire version %u; this library reads version %d", version,
-                       GW_WIRE_VERSION);
+        return gw_fail(why, GW_ERR_VERSION, "wire version %u; this library reads version %d",
+                       version, GW_WIRE_VERSION);
     }
     *info = (gw_frame_info){.flags = gw_get_u16(f + 6),
                             .segments = gw_get_u32(f + 8),
@@ -372,8 +380,8 @@ gw_status gw_frame_open(const void *frame, size_t size, gw_frame_info *info, gw_
             status = check_length(&s, &inner);
         }
         if (status == GW_OK) {
-            status = check_payload(f, size, payload_at, &s, (read.flags & GW_FRAME_HASHED) != 0, hash,
-                                   &inner);
+            status = check_payload(f, size, payload_at, &s, (read.flags & GW_FRAME_HASHED) != 0,
+                                   hash, &inner);
         }
         if (status != GW_OK) {
             return in_segment(status, i, &inner, why);

@@ -34,7 +34,8 @@ static void narrowing_rounds_to_nearest_even(void **state)
     (void)state;
     for (uint32_t h = 0; h < 0x7C00; h++) {
         /* beyond the largest, the next is where infinity begins: 2^16 */
-        const double low = f16_value((uint16_t)h), next = h == 0x7BFF ? 65536 : f16_value((uint16_t)(h + 1));
+        const double low = f16_value((uint16_t)h),
+                     next = h == 0x7BFF ? 65536 : f16_value((uint16_t)(h + 1));
         const float middle = (float)((low + next) / 2); /* exact: one bit more than fp16 */
         const uint16_t even = (uint16_t)(h + (h & 1));
         assert_int_equal(gw_f16_from_f32((float)low), h);

@@ -10,8 +10,15 @@ enum { N = 1 << 18, MAX_LAG = 64 };
 
 static void known_answers_of_the_page(void **state)
 {
-    static const uint64_t index[] = {0,  1,    15,                     16,                31,
-                                     32, 4096, ((uint64_t)1 << 33) - 1, (uint64_t)1 << 33,
+    static const uint64_t index[] = {0,
+                                     1,
+                                     15,
+                                     16,
+                                     31,
+                                     32,
+                                     4096,
+                                     ((uint64_t)1 << 33) - 1,
+                                     (uint64_t)1 << 33,
                                      ((uint64_t)1 << 34) + 21};
     (void)state;
     FILE *page = fopen(GW_DOCS "/numerics.md", "r");
@@ -171,7 +178,8 @@ static void uniform_alone_and_in_pairs(void **state)
     assert_true(fabs(chi_square(top, BITS, M)) < 8);
     assert_true(fabs(chi_square(low, BITS, M)) < 8);
     for (int d = 0; d < 3; d++) {
-        CHECK(fabs(chi_square(pair[d], BITS, M)) < 8, "pairs %zu apart are not uniform", distance[d]);
+        CHECK(fabs(chi_square(pair[d], BITS, M)) < 8, "pairs %zu apart are not uniform",
+              distance[d]);
     }
     for (int b = 0; b < 23; b++) { /* 23 tests at 6 sigma: 5e-8 */
         CHECK(fabs(ones[b] - M / 2.0) < 6 * sqrt(M / 4.0), "bit %d is set %u times", b, ones[b]);

@@ -29,7 +29,7 @@ double gen_normal(gen *g)
 }
 
 static const char *const names[GEN_CONTENTS] = {
-    "normal",   "large", "heavy", "sparse", "equal",       "powers",  "denormal",
+    "normal",     "large", "heavy", "sparse", "equal",       "powers",  "denormal",
     "tiny+large", "huge",  "zeros", "bits",   "finite bits", "one NaN", "one -inf"};
 
 const char *gen_content_name(gen_content content)

@@ -6,7 +6,8 @@
 
 #include <stdint.h>
 
-static inline void philox(const uint32_t counter[4], const uint32_t key[2], int rounds, uint32_t out[4])
+static inline void philox(const uint32_t counter[4], const uint32_t key[2], int rounds,
+                          uint32_t out[4])
 {
     uint32_t c[4] = {counter[0], counter[1], counter[2], counter[3]}, k[2] = {key[0], key[1]};
     for (int i = 0; i < rounds; i++) {

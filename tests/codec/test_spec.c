@@ -1,0 +1,83 @@
+/* Spec strings: what is meant is read, what is not is refused by name. */
+#include "support/check.h"
+
+static void good_specs(void **state)
+{
+    (void)state;
+    static const char *const pairs[][2] = {
+        {"natural", "natural:bits=8"},
+        {"natural:bits=9", "natural:bits=9"},
+        {"cast", "cast:to=bf16"},
+        {"cast:to=f32", "cast:to=f32"},
+        {"dither:bucket=128,bits=3", "dither:bits=3,bucket=128,norm=max,rounding=stochastic"},
+        {"dither:rounding=nearest", "dither:bits=4,bucket=512,norm=max,rounding=nearest"},
+        {"ndither:norm=max", "ndither:bits=4,bucket=512,norm=max"}};
+    for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
+        const gw_params p = params_of(pairs[i][0]);
+        char text[128];
+        assert_int_equal(gw_params_print(&p, text, sizeof text), GW_OK);
+        assert_string_equal(text, pairs[i][1]);
+        assert_int_equal(gw_params_print(&p, text, strlen(pairs[i][1])), GW_ERR_CAPACITY);
+    }
+}
+
+static void bad_specs(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec, *words;
+        gw_status status;
+    } cases[] = {
+        {"", "no codec named ''", GW_ERR_UNKNOWN},
+        {"zip", "no codec named 'zip'", GW_ERR_UNKNOWN},
+        {"natural:", "'' is not of the form key=value", GW_ERR_ARG},
+        {"natural:bits", "'bits' is not of the form key=value", GW_ERR_ARG},
+        {"natural:bits=8,", "'' is not of the form key=value", GW_ERR_ARG},
+        {"natural:bitz=8", "no parameter 'bitz' (it has: bits)", GW_ERR_UNKNOWN},
+        {"natural:bits=8,bits=9", "'bits' is given twice", GW_ERR_ARG},
+        {"natural:bits=", "bits= is not a whole number", GW_ERR_ARG},
+        {"natural:bits=8x", "bits=8x is not a whole number", GW_ERR_ARG},
+        {"natural:bits=nan", "bits=nan is not a whole number", GW_ERR_ARG},
+        {"natural:bits= 8", "is not a whole number", GW_ERR_ARG},
+        {"natural:bits=1e1", "is not a whole number", GW_ERR_ARG},
+        {"natural:bits=8888888888", "is not a whole number", GW_ERR_ARG},
+        {"natural:bits=7", "bits=7 is not one of 8 to 9", GW_ERR_RANGE},
+        {"dither:bits=9", "bits=9 is not one of 2 to 8", GW_ERR_RANGE},
+        {"dither:bucket=32", "bucket=32 is not one of 64 to 8192", GW_ERR_RANGE},
+        {"dither:bucket=500", "bucket=500 is not a power of two", GW_ERR_RANGE},
+        {"dither:norm=l3", "norm=l3 is not one of max", GW_ERR_UNKNOWN},
+        {"dither:rounding=up", "rounding=up is not one of stochastic, nearest", GW_ERR_UNKNOWN},
+        {"cast:to=f64", "to=f64 is not one of f32, f16, bf16", GW_ERR_UNKNOWN},
+        {"ndither:rounding=nearest", "no parameter 'rounding'", GW_ERR_UNKNOWN}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gw_params p, before;
+        gw_why why = {""};
+        memset(&p, 0x5A, sizeof p);
+        before = p;
+        const gw_status status = gw_params_parse(&p, cases[i].spec, &why);
+        CHECK(status == cases[i].status, "'%s': status %d", cases[i].spec, status);
+        CHECK(strstr(why.text, cases[i].words) != NULL, "'%s': says '%s'", cases[i].spec, why.text);
+        assert_memory_equal(&p, &before, sizeof p); /* untouched */
+        assert_int_equal(gw_params_parse(&p, cases[i].spec, NULL), cases[i].status);
+    }
+    char long_spec[1000];
+    gw_params p;
+    memset(long_spec, 'a', sizeof long_spec);
+    long_spec[sizeof long_spec - 1] = '\0';
+    assert_int_equal(gw_params_parse(&p, long_spec, NULL), GW_ERR_ARG);
+    assert_int_equal(gw_params_parse(&p, NULL, NULL), GW_ERR_ARG);
+    p = params_of("dither");
+    p.value[0] = 4.5; /* set by hand: checked by every call */
+    size_t bytes = 0;
+    assert_int_equal(gw_payload_bound(&p, 10, &bytes), GW_ERR_RANGE);
+    assert_int_equal(gw_codec_grain(&p), 0);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(good_specs),
+        cmocka_unit_test(bad_specs),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

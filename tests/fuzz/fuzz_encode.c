@@ -1,0 +1,207 @@
+/* gw_encode of any numbers. The first bytes choose the call, the rest are the elements' bits:
+ *
+ *     codec | dtype | mode | count, 2 | seed | step | tensor | point | rank | first, 8 |
+ *     one a parameter | elements
+ *
+ * Every instruction set must write the same payload, of the length announced, with the same report;
+ * the payload must decode, to the same bits everywhere; pieces must concatenate to the whole. */
+#include "fuzz.h"
+
+enum {
+    TILED = 1,     /* `count` elements, the input's over and over; else those that are there */
+    SHIFTED = 2,   /* the input is aligned to its elements, and no further */
+    NO_STREAM = 4, /* for deterministic settings only */
+    OFF_GRAIN = 8, /* a first index that is refused */
+    UNALIGNED = 16 /* payloads have no alignment */
+};
+enum { COUNT_MAX = 9000 }; /* more than two blocks of 4096, and than a scratch of 8192 */
+
+typedef struct call {
+    gw_params params;
+    gw_dtype dtype;
+    gw_stream stream;
+    unsigned mode;
+    size_t count, bound;
+    fuzz_buffer elements;
+} call;
+
+/* Encodes `n` elements from `begin` on into exactly `capacity` bytes. `blank` is what the buffer held
+ * before: bytes left unwritten differ between calls with different ones. */
+static gw_status encode(const call *c, gw_isa isa, size_t begin, size_t n, size_t capacity,
+                        int blank, fuzz_buffer *payload, gw_report *report)
+{
+    fuzz_buffer workspace;
+    const gw_exec exec = fuzz_exec(&c->params, c->dtype, isa, &workspace);
+    const gw_tensor in = {c->elements.data + begin * gw_dtype_size(c->dtype), n, c->dtype};
+    gw_stream stream = c->stream;
+    stream.first += begin;
+    size_t written = SIZE_MAX;
+    *payload = fuzz_acquire(capacity, c->mode & UNALIGNED ? 1 : 0);
+    if (capacity != 0) {
+        memset(payload->data, blank, capacity);
+    }
+    const gw_status status = gw_encode(&c->params, &exec, c->mode & NO_STREAM ? NULL : &stream, &in,
+                                       payload->data, capacity, &written, report);
+    REQUIRE(written == (status == GW_OK ? capacity : SIZE_MAX));
+    fuzz_release(&workspace);
+    return status;
+}
+
+static void require_report(const call *c, const gw_report *report)
+{
+    uint64_t non_finite = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        non_finite += !fuzz_is_finite(c->elements.data, c->dtype, i);
+    }
+    REQUIRE(report->non_finite == non_finite);
+    REQUIRE(report->overflowed <= c->count - non_finite);
+}
+
+/* docs/numerics.md, section 6: a non-finite number is never erased; and only it, or (cast) an
+ * overflow, brings one about. */
+static void require_values(const call *c, const gw_report *report, const uint8_t *out)
+{
+    const int all_finite = report->non_finite == 0 && report->overflowed == 0;
+    for (size_t i = 0; i < c->count; i++) {
+        const int finite = fuzz_is_finite(out, c->dtype, i);
+        REQUIRE(fuzz_is_finite(c->elements.data, c->dtype, i) || !finite);
+        REQUIRE(finite || !all_finite);
+    }
+}
+
+static void require_decodes(const call *c, const fuzz_buffer *payload, const gw_report *report)
+{
+    fuzz_buffer first = {0};
+    for (int isa = GW_ISA_SCALAR; isa < GW_ISA_COUNT; isa++) {
+        if (!fuzz_isa_runs(&c->params, isa)) {
+            continue;
+        }
+        fuzz_buffer workspace, out = fuzz_acquire(c->elements.size, 0);
+        const gw_exec exec = fuzz_exec(&c->params, c->dtype, (gw_isa)isa, &workspace);
+        gw_tensor tensor = {out.data, c->count, c->dtype};
+        REQUIRE(gw_decode(&c->params, &exec, payload->data, payload->size, GW_SET, &tensor, NULL) ==
+                GW_OK);
+        fuzz_release(&workspace);
+        if (first.base == NULL) {
+            require_values(c, report, out.data);
+            first = out;
+        } else {
+            fuzz_require_same(first.data, out.data, c->dtype, c->count);
+            fuzz_release(&out);
+        }
+    }
+    fuzz_release(&first);
+}
+
+/* Cut at the first grain border. */
+static void require_cuts(const call *c, gw_isa isa, const fuzz_buffer *whole,
+                         const gw_report *report)
+{
+    const size_t grain = gw_codec_grain(&c->params);
+    size_t at = 0, rest = 0;
+    REQUIRE(grain != 0 && gw_payload_bound(&c->params, grain, &at) == GW_OK);
+    if (c->count <= grain) {
+        return;
+    }
+    REQUIRE(gw_payload_bound(&c->params, c->count - grain, &rest) == GW_OK);
+    REQUIRE(at + rest == whole->size);
+    fuzz_buffer left, right;
+    gw_report left_report, right_report;
+    REQUIRE(encode(c, isa, 0, grain, at, 0x5A, &left, &left_report) == GW_OK);
+    REQUIRE(encode(c, isa, grain, c->count - grain, rest, 0x5A, &right, &right_report) == GW_OK);
+    REQUIRE(memcmp(left.data, whole->data, at) == 0);
+    REQUIRE(memcmp(right.data, whole->data + at, rest) == 0);
+    REQUIRE(left_report.non_finite + right_report.non_finite == report->non_finite);
+    REQUIRE(left_report.overflowed + right_report.overflowed == report->overflowed);
+    fuzz_release(&left);
+    fuzz_release(&right);
+}
+
+static void run(const call *c)
+{
+    const int stochastic = (gw_params_flags(&c->params) & GW_CODEC_STOCHASTIC) != 0;
+    fuzz_buffer first = {0}, payload;
+    gw_report first_report = {0}, report;
+    for (int isa = GW_ISA_SCALAR; isa < GW_ISA_COUNT; isa++) {
+        if (!fuzz_isa_runs(&c->params, isa)) {
+            continue;
+        }
+        const gw_status status = encode(c, (gw_isa)isa, 0, c->count, c->bound,
+                                        first.base == NULL ? 0xA5 : 0x5A, &payload, &report);
+        if ((c->mode & NO_STREAM) && stochastic) {
+            REQUIRE(status == GW_ERR_ARG);
+        } else if (!(c->mode & NO_STREAM) && (c->mode & OFF_GRAIN)) {
+            REQUIRE(status == GW_ERR_RANGE);
+        } else {
+            REQUIRE(status == GW_OK);
+        }
+        if (status != GW_OK) {
+            fuzz_release(&payload);
+            continue;
+        }
+        if (!(c->mode & NO_STREAM)) {
+            require_cuts(c, (gw_isa)isa, &payload, &report);
+        }
+        if (first.base == NULL) {
+            require_report(c, &report);
+            first = payload;
+            first_report = report;
+            continue;
+        }
+        REQUIRE(c->bound == 0 || memcmp(first.data, payload.data, c->bound) == 0);
+        REQUIRE(first_report.non_finite == report.non_finite);
+        REQUIRE(first_report.overflowed == report.overflowed);
+        fuzz_release(&payload);
+    }
+    if (first.base == NULL) {
+        return;
+    }
+    require_decodes(c, &first, &first_report);
+    fuzz_release(&first);
+    if (c->bound != 0) {
+        REQUIRE(encode(c, GW_ISA_AUTO, 0, c->count, c->bound - 1, 0, &payload, &report) ==
+                GW_ERR_CAPACITY);
+        fuzz_release(&payload);
+    }
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    fuzz_input in = {data, size};
+    call c = {0};
+    const gw_codec *codec = gw_codec_at(fuzz_take(&in, 1) % gw_codec_count());
+    c.dtype = (gw_dtype)(GW_F32 + fuzz_take(&in, 1) % 3);
+    c.mode = (unsigned)fuzz_take(&in, 1);
+    c.count = (size_t)fuzz_take(&in, 2) % (COUNT_MAX + 1);
+    c.stream.seed = fuzz_take(&in, 1);
+    c.stream.step = fuzz_take(&in, 1);
+    c.stream.tensor = fuzz_take(&in, 1);
+    c.stream.point = (uint32_t)fuzz_take(&in, 1);
+    c.stream.rank = (uint32_t)fuzz_take(&in, 1);
+    const uint64_t first = fuzz_take(&in, 8);
+    fuzz_take_params(&in, codec, &c.params);
+    const size_t item = gw_dtype_size(c.dtype);
+    const size_t there = in.left / item;
+    if (!(c.mode & TILED) || there == 0) {
+        c.count = there < COUNT_MAX ? there : COUNT_MAX;
+    }
+    c.elements = fuzz_acquire(c.count * item, c.mode & SHIFTED ? item : 0);
+    for (size_t i = 0; i < c.count; i++) {
+        memcpy(c.elements.data + i * item, in.at + i % there * item, item);
+    }
+    const size_t grain = gw_codec_grain(&c.params);
+    if (grain != 0) {
+        c.stream.first = first - first % grain + (c.mode & OFF_GRAIN ? 1 : 0);
+        REQUIRE(gw_payload_bound(&c.params, c.count, &c.bound) == GW_OK);
+        run(&c);
+    } else { /* the settings are refused, so encoding with them is */
+        const gw_tensor in_tensor = {c.elements.data, c.count, c.dtype};
+        uint8_t nothing;
+        size_t written = 0;
+        REQUIRE(gw_params_check(&c.params, NULL) != GW_OK);
+        REQUIRE(gw_encode(&c.params, NULL, &c.stream, &in_tensor, &nothing, 0, &written, NULL) !=
+                GW_OK);
+    }
+    fuzz_release(&c.elements);
+    return 0;
+}
