@@ -67,6 +67,16 @@ typedef struct gw_workspace {
     size_t size;
 } gw_workspace;
 
+/* Which random numbers an encoding draws: a pure function of these and the element's index, so
+ * that two encodings are alike if and only if all of it is. `first` is the index of the tensor's
+ * first element in the whole tensor when only a piece of it is encoded; it must be a multiple of
+ * the codec's grain (gw_codec_grain). */
+typedef struct gw_stream {
+    uint64_t seed, step, tensor;
+    uint32_t point, rank;
+    uint64_t first;
+} gw_stream;
+
 GW_API uint32_t gw_version(void); /* major << 16 | minor << 8 | patch */
 GW_API const char *gw_version_string(void);
 GW_API const char *gw_status_string(gw_status status); /* never NULL */

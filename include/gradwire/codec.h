@@ -35,16 +35,6 @@ typedef struct gw_params {
     double value[GW_PARAMS_MAX];
 } gw_params;
 
-/* Which random numbers an encoding draws: a pure function of these and the element's index, so
- * that two encodings are alike if and only if all of it is. `first` is the index of the tensor's
- * first element in the whole tensor when only a piece of it is encoded; it must be a multiple of
- * gw_codec_grain. */
-typedef struct gw_stream {
-    uint64_t seed, step, tensor;
-    uint32_t point, rank;
-    uint64_t first;
-} gw_stream;
-
 /* What an encoding noticed, at no extra pass over the data. */
 typedef struct gw_report {
     uint64_t non_finite; /* inputs that were NaN or infinite */

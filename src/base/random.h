@@ -7,7 +7,7 @@
 
 #include "base/numeric.h"
 
-#include <gradwire/codec.h>
+#include <gradwire/base.h>
 
 #define GW_RANDOM_STEP 0x9E3779B9u
 #define GW_RANDOM_MUL1 0x21F0AAADu

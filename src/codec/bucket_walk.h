@@ -45,11 +45,8 @@ static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, 
             encode_special(x + at, m, top, payload, codes_bytes, report);
         } else {
             gw_put_u32(payload, top);
-            if (b.pre == 1.0f) {
-                encode_codes(&b, x + at, m, k, index, payload + GW_BUCKET_HEADER);
-            } else {
-                encode_by_core(&b, x + at, m, k, index, payload + GW_BUCKET_HEADER);
-            }
+            (b.pre == 1.0f ? encode_codes : encode_by_core)(&b, x + at, m, k, index,
+                                                            payload + GW_BUCKET_HEADER);
         }
         payload += GW_BUCKET_HEADER + codes_bytes;
     }

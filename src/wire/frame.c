@@ -371,9 +371,9 @@ gw_status gw_frame_open(const void *frame, size_t size, gw_frame_info *info, gw_
     if (size % 8 != 0) {
         return gw_fail(why, GW_ERR_CORRUPT, "the frame's length is not a multiple of 8");
     }
-    uint64_t entry_at = HEADER, payload_at = header, hash;
+    uint64_t entry_at = HEADER, payload_at = header, hash = 0;
     for (uint64_t i = 0; i < read.segments; i++) {
-        gw_segment s;
+        gw_segment s = {0};
         gw_why inner = {""};
         status = read_entry(f, header, entry_at, &s, &hash, &entry_at, &inner);
         if (status == GW_OK) {
@@ -411,9 +411,9 @@ gw_status gw_frame_segment(const void *frame, size_t size, gw_frame_cursor *curs
         cursor->entry_at = HEADER;
         cursor->payload_at = header;
     }
-    gw_segment s;
+    gw_segment s = {0};
     gw_why inner = {""};
-    uint64_t hash, next;
+    uint64_t hash = 0, next = 0;
     if (header > size || cursor->entry_at > header) {
         return gw_fail(why, GW_ERR_ARG, "the frame was not opened");
     }

@@ -35,8 +35,9 @@ static const gw_stream stream = {.seed = 1, .step = 2, .tensor = 3, .point = 4, 
 
 static void *exact(size_t bytes)
 {
-    void *p = malloc(bytes); /* exactly so many, so that AddressSanitizer sees one too many */
-    assert_true(p != NULL || bytes == 0);
+    void *p = malloc(
+        bytes + (bytes == 0)); /* exactly so many, so that AddressSanitizer sees one too many */
+    assert_non_null(p);
     return p;
 }
 

@@ -12,10 +12,14 @@
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
+static inline void fuzz_fail(const char *file, int line, const char *condition)
+{
+    fprintf(stderr, "%s:%d: %s\n", file, line, condition);
+    abort();
+}
+
 /* Like assert, but also in builds with NDEBUG. */
-#define REQUIRE(condition)                                                                         \
-    ((condition) ? (void)0                                                                         \
-                 : (fprintf(stderr, "%s:%d: %s\n", __FILE__, __LINE__, #condition), abort()))
+#define REQUIRE(condition) ((condition) ? (void)0 : fuzz_fail(__FILE__, __LINE__, #condition))
 
 /* ---- choices ---- */
 
@@ -118,13 +122,13 @@ static inline void fuzz_release(fuzz_buffer *b)
 
 /* ---- running ---- */
 
-/* With the workspace that gw_codec_workspace asks for, exactly. */
-static inline gw_exec fuzz_exec(const gw_params *params, gw_dtype dtype, gw_isa isa,
+/* With the workspace that gw_codec_workspace asks for, exactly, which may lie anywhere. */
+static inline gw_exec fuzz_exec(const gw_params *params, gw_dtype dtype, gw_isa isa, size_t shift,
                                 fuzz_buffer *workspace)
 {
     size_t bytes = 0;
     REQUIRE(gw_codec_workspace(params, dtype, 1, &bytes) == GW_OK);
-    *workspace = fuzz_acquire(bytes, 0);
+    *workspace = fuzz_acquire(bytes, shift);
     return (gw_exec){.isa = isa, .workspace = {workspace->data, bytes}};
 }
 

@@ -8,9 +8,9 @@
 
 enum {
     FIT = 1,       /* cut the payload, or fill it up with zeros, to the length the codec asks for */
-    UNALIGNED = 2, /* payloads have no alignment */
+    UNALIGNED = 2, /* payloads and workspaces have no alignment */
     HUGE_COUNT = 4, /* a count that no payload here can have: the lengths must tell */
-    NO_SPACE = 8,   /* a workspace one byte short */
+    NO_SPACE = 8,   /* half a workspace */
     SHIFTED = 16    /* the output is aligned to its elements, and no further */
 };
 enum { COUNT_MAX = 9000 }; /* more than two blocks of 4096, and than a scratch of 8192 */
@@ -45,8 +45,8 @@ static gw_status decode(const call *c, gw_isa isa, fuzz_buffer *out)
     fuzz_buffer workspace = {0}, before = filled_output(c);
     gw_exec exec = {.isa = isa};
     if (good) {
-        exec = fuzz_exec(&c->params, c->dtype, isa, &workspace);
-        exec.workspace.size -= exec.workspace.size != 0 && (c->mode & NO_SPACE);
+        exec = fuzz_exec(&c->params, c->dtype, isa, c->mode & UNALIGNED ? 1 : 0, &workspace);
+        exec.workspace.size >>= c->mode & NO_SPACE ? 1 : 0;
     }
     *out = filled_output(c);
     gw_tensor tensor = {out->data, c->count, c->dtype};

@@ -12,7 +12,7 @@ enum {
     SHIFTED = 2,   /* the input is aligned to its elements, and no further */
     NO_STREAM = 4, /* for deterministic settings only */
     OFF_GRAIN = 8, /* a first index that is refused */
-    UNALIGNED = 16 /* payloads have no alignment */
+    UNALIGNED = 16 /* payloads and workspaces have no alignment */
 };
 enum { COUNT_MAX = 9000 }; /* more than two blocks of 4096, and than a scratch of 8192 */
 
@@ -31,7 +31,8 @@ static gw_status encode(const call *c, gw_isa isa, size_t begin, size_t n, size_
                         int blank, fuzz_buffer *payload, gw_report *report)
 {
     fuzz_buffer workspace;
-    const gw_exec exec = fuzz_exec(&c->params, c->dtype, isa, &workspace);
+    const gw_exec exec =
+        fuzz_exec(&c->params, c->dtype, isa, c->mode & UNALIGNED ? 1 : 0, &workspace);
     const gw_tensor in = {c->elements.data + begin * gw_dtype_size(c->dtype), n, c->dtype};
     gw_stream stream = c->stream;
     stream.first += begin;
@@ -77,7 +78,7 @@ static void require_decodes(const call *c, const fuzz_buffer *payload, const gw_
             continue;
         }
         fuzz_buffer workspace, out = fuzz_acquire(c->elements.size, 0);
-        const gw_exec exec = fuzz_exec(&c->params, c->dtype, (gw_isa)isa, &workspace);
+        const gw_exec exec = fuzz_exec(&c->params, c->dtype, (gw_isa)isa, 0, &workspace);
         gw_tensor tensor = {out.data, c->count, c->dtype};
         REQUIRE(gw_decode(&c->params, &exec, payload->data, payload->size, GW_SET, &tensor, NULL) ==
                 GW_OK);

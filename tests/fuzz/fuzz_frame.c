@@ -105,7 +105,7 @@ static size_t repair(uint8_t *frame, size_t size, unsigned what)
 static void decode_segment(const uint8_t *frame, const gw_segment *s)
 {
     fuzz_buffer workspace, out;
-    const gw_exec exec = fuzz_exec(&s->params, s->dtype, GW_ISA_AUTO, &workspace);
+    const gw_exec exec = fuzz_exec(&s->params, s->dtype, GW_ISA_AUTO, 0, &workspace);
     size_t bound = 0;
     REQUIRE(gw_payload_bound(&s->params, (size_t)s->count, &bound) == GW_OK);
     REQUIRE(s->payload_bytes <= bound && s->count <= 4 * bound); /* so memory is bounded */

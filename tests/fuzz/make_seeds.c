@@ -91,7 +91,7 @@ static size_t encode(const gw_params *params, gw_dtype dtype, size_t n, uint8_t 
 {
     static uint8_t data[9000 * 4];
     fuzz_buffer workspace;
-    const gw_exec exec = fuzz_exec(params, dtype, GW_ISA_SCALAR, &workspace);
+    const gw_exec exec = fuzz_exec(params, dtype, GW_ISA_SCALAR, 0, &workspace);
     const gw_stream stream = {.seed = 1};
     const gw_tensor in = {data, n, dtype};
     size_t written = 0;
@@ -416,6 +416,7 @@ static void safetensors_files(void)
     safetensors("{\"a\":{\"dtype\":\"F32\",\"shape\":[1]}}", 4, "missing-key");
     safetensors("{\"a\":[],\"__metadata__\":{\"n\":1}}", 0, "wrong-types");
     safetensors("{\"a\":{\"dtype\":true,\"shape\":{},\"data_offsets\":[0]}}", 0, "wrong-values");
+    safetensors("{\"__metadata__\":7}", 0, "metadata-number");
     safetensors("[1, 2.5e3, null, false, \"x\\n\"]", 0, "array");
     safetensors("{\"a\":", 0, "cut");
     text("safetensors", "length-alone", "\xFF\xFF\xFF\xFF\xFF\xFF\xFF\xFF{}", 10);

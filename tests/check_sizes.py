@@ -1,0 +1,49 @@
+#!/usr/bin/env python3
+"""Payload bytes and error of every codec on fixed inputs: check_sizes.py GRADWIRE [--update]
+
+sizes.csv is committed. A changed line needs its reason in the commit that changes it.
+"""
+
+import csv
+import io
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+HERE = pathlib.Path(__file__).resolve().parent
+SPECS = ["cast:to=f32", "cast:to=f16", "cast:to=bf16", "natural:bits=8", "natural:bits=9"]
+SPECS += [f"{codec}:bits={bits}" for codec in ("ndither", "dither") for bits in range(2, 9)]
+SPECS += ["ndither:bits=3,bucket=128", "dither:bits=4,bucket=4096", "dither:bits=4,rounding=nearest"]
+INPUTS = [["--generate", "100000"], [HERE / "golden" / "input.safetensors"]]
+
+
+def measure(gradwire):
+    out = io.StringIO()
+    table = csv.writer(out, lineterminator="\n")
+    table.writerow(["tensor", "elements", "spec", "bytes", "rel_error"])
+    for source in INPUTS:
+        command = [gradwire, "inspect", "--json", "--seed", "1", *source]
+        for spec in SPECS:
+            command += ["-c", spec]
+        for row in json.loads(subprocess.run(command, check=True, capture_output=True).stdout):
+            error = "non-finite" if row["rel_error"] is None else "%.6g" % row["rel_error"]
+            table.writerow([row["tensor"], row["elements"], row["spec"], row["bytes"], error])
+    return out.getvalue()
+
+
+def main():
+    path = HERE / "sizes.csv"
+    now = measure(os.path.abspath(sys.argv[1]))
+    if "--update" in sys.argv:
+        path.write_text(now)
+        return
+    before = path.read_text().splitlines()
+    changed = [f"  now {b}\n  was {a}" for a, b in zip(before, now.splitlines()) if a != b]
+    assert len(before) == len(now.splitlines()) and not changed, "sizes.csv has changed:\n" + "\n".join(changed)
+    print(f"{len(before) - 1} sizes and errors as committed")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,90 @@
+#!/usr/bin/env python3
+"""Golden frames, both ways, by the C library and by the Python oracle: check_golden.py GRADWIRE"""
+
+import math
+import os
+import pathlib
+import struct
+import subprocess
+import sys
+import tempfile
+
+HERE = pathlib.Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "oracle"), str(HERE.parent / "cli")]
+import gwframe  # noqa: E402
+import make  # noqa: E402
+import make_golden  # noqa: E402
+
+
+def floats(dtype, raw):
+    """fp32 numbers of a tensor's bytes."""
+    if dtype == "BF16":
+        raw = b"".join(b"\0\0" + raw[i:i + 2] for i in range(0, len(raw), 2))
+    code, width = ("e", 2) if dtype == "F16" else ("f", 4)
+    return struct.unpack("<%d%s" % (len(raw) // width, code), raw)
+
+
+def patterns(dtype, raw):
+    """fp32 patterns of a tensor's bytes: not through Python's floats, which may quieten a NaN."""
+    if dtype == "F32":
+        return list(struct.unpack("<%dI" % (len(raw) // 4), raw))
+    if dtype == "BF16":
+        return [h << 16 for h in struct.unpack("<%dH" % (len(raw) // 2), raw)]
+    return list(struct.unpack("<%dI" % (len(raw) // 2), struct.pack("<%df" % (len(raw) // 2), *floats(dtype, raw))))
+
+
+def same(a, b):
+    """Bit for bit, any NaN being equal to any other."""
+    return len(a) == len(b) and all(
+        (math.isnan(x) and math.isnan(y)) or (x == y and math.copysign(1, x) == math.copysign(1, y))
+        for x, y in zip(a, b))
+
+
+def by_oracle(segment, frame, bits):
+    """The payload that the oracle's own encoder makes."""
+    stream = gwframe.Stream(frame.seed, frame.step, segment.tensor, frame.point, frame.rank)
+    p = segment.params
+    if segment.codec_name == "cast":
+        return gwframe.encode_cast(bits, p["to"])
+    if segment.codec_name == "natural":
+        return gwframe.encode_natural(bits, segment.dtype, p["bits"], stream)
+    if segment.codec_name == "ndither":
+        return gwframe.encode_ndither(bits, segment.dtype, p["bits"], p["bucket"], stream)
+    return gwframe.encode_dither(bits, segment.dtype, p["bits"], p["bucket"], p["rounding"], stream)
+
+
+def check(gradwire, frame_path, folder):
+    spec = next((s for s in make_golden.SPECS if make_golden.file_of(s) == frame_path.name), None)
+    stored = make.safetensors_data(frame_path.with_suffix(".safetensors"))
+    source = make.safetensors_data(HERE / "input.safetensors")
+    decoded = folder / "decoded.safetensors"
+    subprocess.run([gradwire, "decode", frame_path, "-o", decoded], check=True, stdout=subprocess.DEVNULL)
+    for (name, dtype, _, raw), (_, _, _, want) in zip(make.safetensors_data(decoded), stored):
+        assert same(floats(dtype, raw), floats(dtype, want)), f"{frame_path.name}: C decodes {name} differently"
+    frame = gwframe.read_frame(frame_path.read_bytes())
+    assert len(frame.segments) == len(source)
+    for segment, (name, dtype, _, want), (_, _, _, raw) in zip(frame.segments, stored, source):
+        assert same(gwframe.decode(segment), floats(dtype, want)), f"{frame_path.name}: oracle decodes {name} differently"
+        payload = by_oracle(segment, frame, patterns(dtype, raw))
+        assert payload == segment.payload, f"{frame_path.name}: oracle encodes {name} differently"
+    if spec is not None:
+        again = folder / "again.gw"
+        for isa in ("auto", "scalar"):
+            subprocess.run([gradwire, "encode", "-q", "-c", spec, HERE / "input.safetensors", "-o", again, "--isa", isa,
+                            *make_golden.OPTIONS], check=True, stdout=subprocess.DEVNULL)
+            assert again.read_bytes() == frame_path.read_bytes(), f"{frame_path.name}: {isa} encodes other bytes"
+
+
+def main():
+    gradwire = os.path.abspath(sys.argv[1])
+    frames = sorted(HERE.glob("*.gw"))
+    missing = [s for s in make_golden.SPECS if not (HERE / make_golden.file_of(s)).exists()]
+    assert frames and not missing, f"no golden frame of {missing}"
+    with tempfile.TemporaryDirectory() as folder:
+        for frame in frames:
+            check(gradwire, frame, pathlib.Path(folder))
+    print(f"{len(frames)} golden frames: decoded and encoded alike by C and by the oracle")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,68 @@
+#!/usr/bin/env python3
+"""Includes point one way only: check_includes.py [--control]
+
+The rooms and what each may see are the diagram of src/README.md. --control plants a wrong include in a
+copy of one file and expects to find it.
+"""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+# room of src/ -> rooms it may include, itself and base aside
+MAY_SEE = {"base": set(), "codec": set(), "wire": {"codec"}}
+# public header -> room it belongs to
+PUBLIC = {"base.h": "base", "codec.h": "codec", "frame.h": "wire"}
+INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
+
+
+def room_of(include):
+    """The room an include leads to; None for the system's and other libraries'."""
+    first, _, rest = include.partition("/")
+    if first == "gradwire":
+        return PUBLIC.get(rest, "all of them")
+    return first if first in MAY_SEE and rest else None
+
+
+def faults_in(path, text):
+    parts = path.relative_to(ROOT).parts
+    faults = []
+    for include in INCLUDE.findall(text):
+        room = room_of(include)
+        if room is None:
+            continue
+        internal = not include.startswith("gradwire/")
+        if parts[0] == "src":
+            allowed = room in MAY_SEE[parts[1]] | {parts[1], "base"}
+            # a neighbour is seen through its public header only
+            allowed = allowed and not (internal and room not in (parts[1], "base"))
+        elif parts[0] == "include":
+            own = PUBLIC.get(parts[2])
+            allowed = not internal and (own is None or room in MAY_SEE[own] | {own, "base"})
+        else:  # cli, examples: public headers only
+            allowed = not internal
+        if not allowed:
+            faults.append(f"{path.relative_to(ROOT)} includes {include}")
+    return faults
+
+
+def main():
+    files = [p for folder in ("src", "include", "cli", "examples") for p in sorted((ROOT / folder).rglob("*.[ch]"))]
+    assert len(files) > 30, "where are the sources?"
+    rooms = {p.name for p in (ROOT / "src").iterdir() if p.is_dir()}
+    assert rooms == set(MAY_SEE), f"rooms without a rule: {rooms ^ set(MAY_SEE)}"
+    if "--control" in sys.argv:
+        for path, line in (("src/base/cpu.c", '#include "codec/natural.h"'), ("src/wire/frame.c", '#include "codec/codec_impl.h"'),
+                           ("cli/main.c", '#include "base/numeric.h"'), ("src/codec/cast.c", "#include <gradwire/frame.h>"),
+                           ("include/gradwire/base.h", '#include "gradwire/codec.h"')):
+            assert faults_in(ROOT / path, line + "\n"), f"{line} in {path} was not seen"
+        print("planted includes are seen")
+        return
+    faults = [fault for path in files for fault in faults_in(path, path.read_text())]
+    assert not faults, "includes against the layers:\n  " + "\n  ".join(faults)
+    print(f"{len(files)} files include downwards only")
+
+
+if __name__ == "__main__":
+    main()
