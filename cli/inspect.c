@@ -26,6 +26,7 @@ typedef struct values {
     uint64_t seed, generate;
     gw_isa isa;
     unsigned threads;
+    bool total;
 } values;
 
 #define NOT_GIVEN UINT64_MAX
@@ -36,6 +37,7 @@ static const gw_cli_option OPTIONS[] = {
     {"generate", 0, GW_CLI_SIZE, offsetof(values, generate), "N",
      "N made-up numbers instead of FILE, such as 64Ki"},
     {"seed", 0, GW_CLI_U64, offsetof(values, seed), "N", "seed of the random stream (0)"},
+    {"total", 0, GW_CLI_FLAG, offsetof(values, total), NULL, "all tensors together only"},
     {"isa", 0, GW_CLI_ISA, offsetof(values, isa), "I",
      "auto, scalar, avx2, avx512: same bytes (auto)"},
     {"threads", 0, GW_CLI_THREADS, offsetof(values, threads), "T",
@@ -66,7 +68,7 @@ static const gw_cli_page PAGE = {
 typedef struct trial {
     const char *spec; /* as the user wrote it */
     gw_params params;
-    uint64_t elements, bytes;
+    uint64_t elements, bytes, non_finite;
     gw_cli_damage damage;
 } trial;
 
@@ -172,7 +174,7 @@ static void add_row(gw_cli_table *table, const char *tensor, const trial *result
     add_number(table, "%.6f", gw_cli_cosine(&result->damage));
 }
 
-static void add_json(json_t *rows, const char *tensor, const trial *result, uint64_t non_finite)
+static void add_json(json_t *rows, const char *tensor, const trial *result)
 {
     double bits = 8.0 * (double)result->bytes / (double)result->elements;
     json_array_append_new(
@@ -182,7 +184,16 @@ static void add_json(json_t *rows, const char *tensor, const trial *result, uint
                   gw_cli_json_count(result->bytes), "bits_per_element", gw_cli_json_number(bits),
                   "rel_error", gw_cli_json_number(gw_cli_rel_error(&result->damage)), "cosine",
                   gw_cli_json_number(gw_cli_cosine(&result->damage)), "non_finite",
-                  gw_cli_json_count(non_finite)));
+                  gw_cli_json_count(result->non_finite)));
+}
+
+static void add_result(job *j, const char *tensor, const trial *result)
+{
+    if (j->args->json) {
+        add_json(j->rows, tensor, result);
+    } else {
+        add_row(&j->table, tensor, result);
+    }
 }
 
 /* ---- the work ---- */
@@ -217,10 +228,10 @@ static bool try_one(job *j, size_t index, trial *all)
     all->bytes += one.bytes;
     all->elements += one.elements;
     gw_cli_damage_join(&all->damage, &one.damage);
-    if (j->args->json) {
-        add_json(j->rows, tensor->name, &one, report.non_finite);
-    } else {
-        add_row(&j->table, tensor->name, &one);
+    all->non_finite += report.non_finite;
+    one.non_finite = report.non_finite;
+    if (!j->v->total) {
+        add_result(j, tensor->name, &one);
     }
     return true;
 }
@@ -243,17 +254,19 @@ static bool try_all(job *j)
     return fine;
 }
 
+/* A table ends with the totals. JSON has them only when asked for alone, so that a reader's own sums
+ * count nothing twice. */
 static bool print_results(job *j)
 {
-    if (j->args->json) {
-        json_t *rows = j->rows;
-        j->rows = NULL;
-        return gw_cli_json_print(rows);
+    for (size_t i = 0; (j->v->total || !j->args->json) && i < j->n_trials; i++) {
+        add_result(j, "total", &j->trials[i]);
     }
-    for (size_t i = 0; i < j->n_trials; i++) {
-        add_row(&j->table, "total", &j->trials[i]);
+    if (!j->args->json) {
+        return gw_cli_table_print(&j->table);
     }
-    return gw_cli_table_print(&j->table);
+    json_t *rows = j->rows;
+    j->rows = NULL;
+    return gw_cli_json_print(rows);
 }
 
 static bool inspect_tensors(job *j)

@@ -10,5 +10,14 @@ static uint32_t max_abs(const float *x, size_t n)
     return largest;
 }
 
-#define encode_codes encode_by_core
-#define decode_codes decode_by_core
+static void encode_codes(const gw_bucket *b, const float *x, size_t n, gw_random_pair k,
+                         uint64_t index, uint8_t *out)
+{
+    encode_by_core(b, x, n, k, index, out);
+}
+
+static void decode_codes(const gw_bucket *b, const uint8_t *codes, size_t n, gw_apply how,
+                         float *out)
+{
+    decode_by_core(b, codes, n, how, out);
+}

@@ -359,7 +359,7 @@ static gw_status check_payload(const uint8_t *frame, size_t size, uint64_t at, c
 gw_status gw_frame_open(const void *frame, size_t size, gw_frame_info *info, gw_why *why)
 {
     const uint8_t *f = frame;
-    gw_frame_info read;
+    gw_frame_info read = {0};
     uint64_t header = 0;
     if (frame == NULL || info == NULL) {
         return gw_fail(why, GW_ERR_ARG, "no frame");

@@ -180,20 +180,15 @@ static void frames(void)
     empty.dims[0] = 5, empty.dims[1] = 0, empty.dims[2] = 9;
     gw_segment deep =
         segment("dither:bits=3,bucket=64", GW_F16, "\xC3\xA9\xE2\x82\xAC\xF0\x9F\x8C\x8D", 96);
+    static const uint64_t dims[8] = {1, 2, 3, 2, 2, 2, 1, 2};
     deep.n_dims = 8;
-    for (int i = 0; i < 8; i++) {
-        deep.dims[i] = i == 2 ? 3 : i % 2 ? 2 : i == 4 ? 2 : 1;
-    }
-    deep.count = 1;
-    for (int i = 0; i < 8; i++) {
-        deep.count *= deep.dims[i];
-    }
+    memcpy(deep.dims, dims, sizeof dims);
     gw_segment blocks = segment("natural:bits=8", GW_F32, "two.blocks", 4100);
-    gw_segment all[] = {scalar, empty, deep, segment("ndither", GW_F32, "last", 70)};
+    gw_segment all[] = {scalar, empty, deep};
     frame_of(all, 0, GW_FRAME_HASHED, 0, "no-segments");
-    frame_of(all, 4, GW_FRAME_HASHED, 0, "four-as-is");
-    frame_of(all, 4, GW_FRAME_HASHED, 7, "four-repaired");
-    frame_of(all, 4, 0, 15, "four-unhashed-unaligned");
+    frame_of(all, 3, GW_FRAME_HASHED, 0, "three-as-is");
+    frame_of(all, 3, GW_FRAME_HASHED, 7, "three-repaired");
+    frame_of(all, 3, 0, 15, "three-unhashed-unaligned");
     frame_of(&all[1], 1, 0, 3, "empty");
     frame_of(&blocks, 1, 0, 3, "two-blocks");
     bytes *b = &scratch; /* the last frame cut short */

@@ -1,0 +1,42 @@
+#!/usr/bin/env bash
+# Sees that what `make run` or `make test` needs is installed: scripts/setup.sh run|test
+# As root, or with sudo that asks nothing, it installs Debian's packages; otherwise it names them.
+set -euo pipefail
+
+run=(gcc cmake ninja-build pkg-config libjansson-dev libxxhash-dev)
+test=(g++ clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev libcmocka-dev python3 git)
+
+case "${1:-}" in
+run) wanted=("${run[@]}") ;;
+test) wanted=("${run[@]}" "${test[@]}") ;;
+*) echo "usage: scripts/setup.sh run|test" >&2; exit 2 ;;
+esac
+
+if ! command -v dpkg-query >/dev/null; then
+    echo "setup: not a Debian system; make sure of these, or what they are called here:" >&2
+    echo "  ${wanted[*]}" >&2
+    exit 0
+fi
+missing=()
+for package in "${wanted[@]}"; do
+    status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
+    [ "$status" = installed ] || missing+=("$package")
+done
+[ ${#missing[@]} -gt 0 ] || exit 0
+
+as_root=()
+if [ "$(id -u)" -ne 0 ]; then
+    if ! sudo -n true 2>/dev/null; then
+        echo "setup: these packages are missing, and installing them takes root:" >&2
+        echo "  sudo apt-get install ${missing[*]}" >&2
+        exit 1
+    fi
+    as_root=(sudo)
+fi
+echo "setup: installing ${missing[*]}" >&2
+install() {
+    "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive \
+        apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
+}
+# The list of packages may be old or empty: update only if need be.
+install 2>/dev/null || { "${as_root[@]}" apt-get update -qq >/dev/null && install; }
