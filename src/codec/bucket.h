@@ -113,9 +113,9 @@ static inline uint32_t gw_code_take(gw_code_string *s, const uint8_t **in, uint3
     return code;
 }
 
-/* The used bytes of `n` 64-bit fields, `bits` each, moved together; and back. Fields are stored eight
- * bytes at a time, each store's surplus overwritten by the next. Narrow fields are joined in pairs
- * first, so that a surplus never reaches beyond the last field. */
+/* The used bytes of `n` 64-bit fields, `bits` each, moved together. Fields are stored eight bytes at a
+ * time, each store's surplus overwritten by the next. Narrow fields are joined in pairs first, so
+ * that a surplus never reaches beyond the last field. */
 GW_INLINE void gw_fields_store(const uint64_t *field, size_t n, uint32_t bits, uint8_t *out)
 {
     const size_t join = bits < 4 ? 2 : 1, step = join * bits;
@@ -125,17 +125,16 @@ GW_INLINE void gw_fields_store(const uint64_t *field, size_t n, uint32_t bits, u
     }
 }
 
-GW_INLINE void gw_fields_load(const uint8_t *in, uint32_t bits, uint64_t *field, size_t n)
+/* Field i of `n`, and back; reads nothing outside of the fields: the last one is taken from the eight
+ * bytes that end with it. Bits above a field are anything. */
+GW_INLINE long long gw_field_load(const uint8_t *in, size_t i, size_t n, uint32_t bits)
 {
     const size_t join = bits < 4 ? 2 : 1, step = join * bits;
-    for (size_t i = 0; i < n / join; i++) {
-        uint64_t pair = 0;
-        memcpy(&pair, in + i * step, i + 1 < n / join ? 8 : step);
-        field[join * i] = pair; /* bits above the field are masked off by the caller */
-        if (join == 2) {
-            field[2 * i + 1] = pair >> 8 * bits;
-        }
-    }
+    const int last = i / join + 1 == n / join;
+    uint64_t pair;
+    memcpy(&pair, last ? in + n * bits - 8 : in + i / join * step, 8);
+    pair = last ? pair >> (64 - 8 * step) : pair;
+    return (long long)(join == 2 && i % 2 == 1 ? pair >> 8 * bits : pair);
 }
 
 #endif

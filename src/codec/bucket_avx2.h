@@ -123,12 +123,11 @@ GW_INLINE __m256i unpack32(const uint8_t *in, uint32_t bits)
         const __m256i both = _mm256_or_si256(pair, _mm256_slli_epi16(pair, 4));
         return _mm256_and_si256(both, _mm256_set1_epi8(15));
     }
-    uint64_t field[4];
-    gw_fields_load(in, bits, field, 4);
     const __m128i by8 = _mm_cvtsi32_si128((int)(8 - bits));
     const __m128i by16 = _mm_cvtsi32_si128((int)(16 - 2 * bits));
     const __m128i by32 = _mm_cvtsi32_si128((int)(32 - 4 * bits));
-    __m256i v = load(field);
+    __m256i v = _mm256_setr_epi64x(gw_field_load(in, 0, 4, bits), gw_field_load(in, 1, 4, bits),
+                                   gw_field_load(in, 2, 4, bits), gw_field_load(in, 3, 4, bits));
     v = _mm256_blend_epi32(v, _mm256_sll_epi64(v, by32), 0xAA);
     v = _mm256_blend_epi16(v, _mm256_sll_epi32(v, by16), 0xAA);
     v = choose(_mm256_set1_epi16(0xFF), v, _mm256_sll_epi16(v, by8));

@@ -102,15 +102,10 @@ GW_INLINE void encode_codes_bits(const gw_bucket *b, const float *x, size_t n, g
 /* 8 · bits bytes -> 64 codes, one a byte: pack64 backwards. */
 GW_INLINE __m512i unpack64(const uint8_t *in, uint32_t bits)
 {
-    if (bits == 4) {
-        const __m512i pair =
-            _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i *)(const void *)in));
-        const __m512i both = _mm512_or_si512(pair, _mm512_slli_epi16(pair, 4));
-        return _mm512_and_si512(both, _mm512_set1_epi8(15));
-    }
-    uint64_t field[8];
-    gw_fields_load(in, bits, field, 8);
-    __m512i v = _mm512_loadu_si512(field);
+    __m512i v = _mm512_setr_epi64(gw_field_load(in, 0, 8, bits), gw_field_load(in, 1, 8, bits),
+                                  gw_field_load(in, 2, 8, bits), gw_field_load(in, 3, 8, bits),
+                                  gw_field_load(in, 4, 8, bits), gw_field_load(in, 5, 8, bits),
+                                  gw_field_load(in, 6, 8, bits), gw_field_load(in, 7, 8, bits));
     const __m128i by8 = _mm_cvtsi32_si128((int)(8 - bits));
     const __m128i by16 = _mm_cvtsi32_si128((int)(16 - 2 * bits));
     const __m128i by32 = _mm_cvtsi32_si128((int)(32 - 4 * bits));
@@ -121,31 +116,57 @@ GW_INLINE __m512i unpack64(const uint8_t *in, uint32_t bits)
     return _mm512_and_si512(v, _mm512_set1_epi8((char)((1 << bits) - 1)));
 }
 
+/* The numbers of sixteen codes, one a dword. */
+static inline __m512 values16(const gw_bucket *b, __m512i code, uint32_t bits)
+{
+    const __m512i level = _mm512_and_si512(code, _mm512_set1_epi32((int)b->levels));
+    const __m512 size = _mm512_mul_ps(_mm512_set1_ps(b->scale), fractions16(b, level));
+    const __m512i sign = _mm512_slli_epi32(code, (unsigned)(32 - bits));
+    const __m512i sign_bit = _mm512_set1_epi32((int)GW_SIGN_BIT);
+    /* size | (sign & sign_bit) */
+    return _mm512_castsi512_ps(
+        _mm512_ternarylogic_epi32(_mm512_castps_si512(size), sign, sign_bit, 0xF8));
+}
+
+static inline void put16(float *out, gw_apply how, __m512 value)
+{
+    _mm512_storeu_ps(out, how == GW_ADD ? _mm512_add_ps(_mm512_loadu_ps(out), value) : value);
+}
+
+/* 64 codes of four bits: a bucket has only sixteen values, and a register holds them all. Every dword
+ * of codes is copied to eight lanes, each lane shifts to its own code, and its low four bits select. */
+static inline void decode4_64(__m512 table, const uint8_t *codes, gw_apply how, float *out)
+{
+    const __m512i shift =
+        _mm512_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28, 0, 4, 8, 12, 16, 20, 24, 28);
+    const __m512i first = _mm512_setr_epi32(0, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 1, 1, 1, 1, 1);
+    const __m512i v =
+        _mm512_castsi256_si512(_mm256_loadu_si256((const __m256i *)(const void *)codes));
+    for (int j = 0; j < 4; j++) {
+        const __m512i dword = _mm512_add_epi32(first, _mm512_set1_epi32(2 * j));
+        const __m512i code = _mm512_srlv_epi32(_mm512_permutexvar_epi32(dword, v), shift);
+        put16(out + 16 * j, how, _mm512_permutexvar_ps(code, table));
+    }
+}
+
 GW_INLINE void decode_codes_bits(const gw_bucket *b, const uint8_t *codes, size_t n, gw_apply how,
                                  float *out, uint32_t bits)
 {
-    const __m512i levels = _mm512_set1_epi32((int)b->levels);
-    const __m512i sign_bit = _mm512_set1_epi32((int)GW_SIGN_BIT);
-    const __m512 scale = _mm512_set1_ps(b->scale);
+    const gw_bucket q = *b; /* out may alias *b, but not this */
+    const __m512i lane = _mm512_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15);
+    const __m512 table = values16(&q, lane, bits);
     size_t i = 0;
     for (; i + GROUP <= n; i += GROUP, codes += 8 * bits) {
+        if (bits == 4) {
+            decode4_64(table, codes, how, out + i);
+            continue;
+        }
         const __m512i v = bits == 8 ? _mm512_loadu_si512(codes) : unpack64(codes, bits);
         const __m128i quarter[4] = {_mm512_castsi512_si128(v), _mm512_extracti32x4_epi32(v, 1),
                                     _mm512_extracti32x4_epi32(v, 2),
                                     _mm512_extracti32x4_epi32(v, 3)};
         for (int j = 0; j < 4; j++) {
-            const __m512i code = _mm512_cvtepu8_epi32(quarter[j]);
-            const __m512 size =
-                _mm512_mul_ps(scale, fractions16(b, _mm512_and_si512(code, levels)));
-            const __m512i sign = _mm512_slli_epi32(code, (unsigned)(32 - bits));
-            /* size | (sign & sign_bit) */
-            __m512 value = _mm512_castsi512_ps(
-                _mm512_ternarylogic_epi32(_mm512_castps_si512(size), sign, sign_bit, 0xF8));
-            float *at = out + i + 16 * j;
-            if (how == GW_ADD) {
-                value = _mm512_add_ps(_mm512_loadu_ps(at), value);
-            }
-            _mm512_storeu_ps(at, value);
+            put16(out + i + 16 * j, how, values16(&q, _mm512_cvtepu8_epi32(quarter[j]), bits));
         }
     }
     decode_by_core(b, codes, n - i, how, out + i);

@@ -32,7 +32,11 @@ static void decode_codes(const gw_bucket *b, const uint8_t *codes, size_t n, gw_
     switch (b->bits) {
 #define CASE(bits)                                                                                 \
     case bits:                                                                                     \
-        decode_codes_bits(b, codes, n, how, out, bits);                                            \
+        if (how == GW_ADD) {                                                                       \
+            decode_codes_bits(b, codes, n, GW_ADD, out, bits);                                     \
+        } else {                                                                                   \
+            decode_codes_bits(b, codes, n, GW_SET, out, bits);                                     \
+        }                                                                                          \
         break;
         EACH_WIDTH(CASE)
 #undef CASE
