@@ -117,12 +117,6 @@ GW_INLINE void encode_codes_bits(const gw_bucket *b, const float *x, size_t n, g
 /* 4 · bits bytes -> 32 codes, one a byte: pack32 backwards. */
 GW_INLINE __m256i unpack32(const uint8_t *in, uint32_t bits)
 {
-    if (bits == 4) {
-        const __m256i pair =
-            _mm256_cvtepu8_epi16(_mm_loadu_si128((const __m128i *)(const void *)in));
-        const __m256i both = _mm256_or_si256(pair, _mm256_slli_epi16(pair, 4));
-        return _mm256_and_si256(both, _mm256_set1_epi8(15));
-    }
     const __m128i by8 = _mm_cvtsi32_si128((int)(8 - bits));
     const __m128i by16 = _mm_cvtsi32_si128((int)(16 - 2 * bits));
     const __m128i by32 = _mm_cvtsi32_si128((int)(32 - 4 * bits));
@@ -134,29 +128,55 @@ GW_INLINE __m256i unpack32(const uint8_t *in, uint32_t bits)
     return _mm256_and_si256(v, _mm256_set1_epi8((char)((1 << bits) - 1)));
 }
 
+/* The numbers of eight codes, one a dword; `size` is the magnitude of each. */
+static inline __m256 with_sign(__m256 size, __m256i code, uint32_t bits)
+{
+    const __m256i sign_bit = _mm256_set1_epi32((int)GW_SIGN_BIT);
+    const __m256i sign = _mm256_and_si256(_mm256_slli_epi32(code, (int)(32 - bits)), sign_bit);
+    return _mm256_or_ps(size, _mm256_castsi256_ps(sign));
+}
+
+static inline __m256 sizes8(const gw_bucket *b, __m256i code)
+{
+    const __m256i level = _mm256_and_si256(code, _mm256_set1_epi32((int)b->levels));
+    return _mm256_mul_ps(_mm256_set1_ps(b->scale), fractions8(b, level));
+}
+
+static inline void put8(float *out, gw_apply how, __m256 value)
+{
+    _mm256_storeu_ps(out, how == GW_ADD ? _mm256_add_ps(_mm256_loadu_ps(out), value) : value);
+}
+
+/* 32 codes of four bits: a bucket has eight magnitudes, and a register holds them all. Every dword of
+ * codes is copied to eight lanes, each lane shifts to its own code, whose low three bits select. */
+static inline void decode4_32(__m256 table, const uint8_t *codes, gw_apply how, float *out)
+{
+    const __m256i shift = _mm256_setr_epi32(0, 4, 8, 12, 16, 20, 24, 28);
+    for (int j = 0; j < 4; j++) {
+        const __m256i dword = _mm256_set1_epi32((int)gw_get_u32(codes + 4 * j));
+        const __m256i code = _mm256_srlv_epi32(dword, shift);
+        put8(out + 8 * j, how, with_sign(_mm256_permutevar8x32_ps(table, code), code, 4));
+    }
+}
+
 GW_INLINE void decode_codes_bits(const gw_bucket *b, const uint8_t *codes, size_t n, gw_apply how,
                                  float *out, uint32_t bits)
 {
-    const __m256i levels = _mm256_set1_epi32((int)b->levels);
-    const __m256i sign_bit = _mm256_set1_epi32((int)GW_SIGN_BIT);
-    const __m256 scale = _mm256_set1_ps(b->scale);
+    const gw_bucket q = *b; /* out may alias *b, but not this */
+    const __m256 table = sizes8(&q, _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
     size_t i = 0;
     for (; i + GROUP <= n; i += GROUP, codes += 4 * bits) {
+        if (bits == 4) {
+            decode4_32(table, codes, how, out + i);
+            continue;
+        }
         const __m256i v = bits == 8 ? load(codes) : unpack32(codes, bits);
         const __m128i half[2] = {_mm256_castsi256_si128(v), _mm256_extracti128_si256(v, 1)};
         const __m128i quarter[4] = {half[0], _mm_unpackhi_epi64(half[0], half[0]), half[1],
                                     _mm_unpackhi_epi64(half[1], half[1])};
         for (int j = 0; j < 4; j++) {
             const __m256i code = _mm256_cvtepu8_epi32(quarter[j]);
-            const __m256 size = _mm256_mul_ps(scale, fractions8(b, _mm256_and_si256(code, levels)));
-            const __m256i sign =
-                _mm256_and_si256(_mm256_slli_epi32(code, (int)(32 - bits)), sign_bit);
-            __m256 value = _mm256_or_ps(size, _mm256_castsi256_ps(sign));
-            float *at = out + i + 8 * j;
-            if (how == GW_ADD) {
-                value = _mm256_add_ps(_mm256_loadu_ps(at), value);
-            }
-            _mm256_storeu_ps(at, value);
+            put8(out + i + 8 * j, how, with_sign(sizes8(&q, code), code, bits));
         }
     }
     decode_by_core(b, codes, n - i, how, out + i);

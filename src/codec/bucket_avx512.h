@@ -22,8 +22,8 @@ static uint32_t max_abs(const float *x, size_t n)
         b = _mm512_max_epu32(b, abs16(_mm512_loadu_si512(x + i + 16)));
     }
     for (; i < n; i += 16) {
-        const __mmask16 some = n - i < 16 ? (__mmask16)((1u << (n - i)) - 1) : 0xFFFF;
-        a = _mm512_max_epu32(a, abs16(_mm512_maskz_loadu_epi32(some, x + i)));
+        const uint32_t some = n - i < 16 ? (1u << (n - i)) - 1 : 0xFFFF;
+        a = _mm512_max_epu32(a, abs16(_mm512_maskz_loadu_epi32((__mmask16)some, x + i)));
     }
     return _mm512_reduce_max_epu32(_mm512_max_epu32(a, b));
 }

@@ -60,7 +60,7 @@ static void fold(uint8_t *codes, const uint8_t *signs, size_t n, uint32_t base)
 {
     for (size_t i = 0; i < n; i++) {
         const uint32_t level = codes[i] >= base ? codes[i] - base + 1 : 0;
-        const uint32_t sign = signs[i / 8] >> (i % 8) & 1u;
+        const uint32_t sign = (uint32_t)signs[i / 8] >> (i % 8) & 1u;
         codes[i] = (uint8_t)(level == 0 ? 0 : level | sign << 7);
     }
 }
@@ -84,7 +84,7 @@ static void decode9(const uint8_t *exponents, const uint8_t *signs, size_t n, gw
                     float *out)
 {
     for (size_t i = 0; i < n; i++) {
-        put(out, i, how, gw_natural_value9(exponents[i], signs[i / 8] >> (i % 8) & 1u));
+        put(out, i, how, gw_natural_value9(exponents[i], (uint32_t)signs[i / 8] >> (i % 8) & 1u));
     }
 }
 
