@@ -53,7 +53,7 @@ static const command *find_command(const char *name)
 /* `gradwire help CMD …` is `gradwire CMD … --help`; argv[0] is "help". */
 static int help(int argc, char **argv)
 {
-    if (argc < 2) {
+    if (argc < 2 || strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0) {
         print_help(stdout);
         return GW_CLI_DONE;
     }
