@@ -24,9 +24,8 @@ gw_arena gw_arena_over(gw_workspace workspace)
     gw_arena arena = {workspace.data, workspace.data != NULL ? workspace.size : 0, 0, 0};
     const size_t off = (size_t)((uintptr_t)workspace.data % GW_ARENA_ALIGN);
     const size_t skip = off != 0 ? GW_ARENA_ALIGN - off : 0;
-    if (skip > arena.size) {
+    if (skip > arena.size) { /* too small for anything; fine if nothing is taken */
         arena.size = 0;
-        arena.failed = 1;
     } else if (arena.base != NULL) {
         unpoison(arena.base, arena.size); /* an earlier call's red zones */
         arena.base += skip;

@@ -48,6 +48,10 @@ static void too_small_and_overflow_fail_for_good(void **state)
     arena = gw_arena_over((gw_workspace){NULL, 1000}); /* no memory, whatever the size says */
     assert_null(gw_arena_take(&arena, 1, 1));
     assert_true(arena.failed);
+    arena = gw_arena_over((gw_workspace){memory + 1, 0}); /* nothing there, and nothing wanted */
+    assert_false(arena.failed);
+    assert_null(gw_arena_take(&arena, 1, 1));
+    assert_true(arena.failed);
     gw_arena none = gw_arena_measuring();
     assert_int_equal(gw_arena_need(&none), 0);
 }
