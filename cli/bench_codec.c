@@ -24,19 +24,25 @@
 #include "say.h"
 #include "table.h"
 
-enum { MAX_SPECS = 32, MAX_ROUNDS = 101 };
+enum { MAX_SPECS = 32, MAX_ROUNDS = 101, N_BUFFERS = 5 };
 
 typedef struct values {
     uint64_t n, rounds;
+    uint64_t steps;
     gw_isa isa;
     unsigned threads;
+    bool feedback;
     const char *device;
 } values;
 
 static const gw_cli_option OPTIONS[] = {
     {"elements", 'n', GW_CLI_SIZE, offsetof(values, n), "N", "fp32 elements (64Mi)"},
     {"rounds", 'r', GW_CLI_U64, offsetof(values, rounds), "R", "timed rounds, median taken (9)"},
-    {"isa", 0, GW_CLI_ISA, offsetof(values, isa), "I", "auto, scalar, avx2, avx512 (auto)"},
+    {"isa", 0, GW_CLI_ISA, offsetof(values, isa), "I", "auto, scalar, avx2, avx512, neon (auto)"},
+    {"feedback", 0, GW_CLI_FLAG, offsetof(values, feedback), NULL,
+     "encode with feedback, beside r2 = r + g"},
+    {"steps", 0, GW_CLI_U64, offsetof(values, steps), "N",
+     "steps before timing, for a residual in steady state (40)"},
     {"device", 0, GW_CLI_TEXT, offsetof(values, device), "D", "cpu"},
     {"threads", 0, GW_CLI_THREADS, offsetof(values, threads), "T",
      "threads, of the references too (1)"},
@@ -48,7 +54,8 @@ static const gw_cli_page PAGE = {
     .about =
         "Times encode and decode-add of generated gradient-like numbers, verified while timed.\n"
         "roofline: bytes that must move per second, over the same of memcpy (encode) or of\n"
-        "d += s (decode) in the same run. break_even: the link rate below which one encode and\n"
+        "d += s (decode) in the same run; with --feedback of r2 = r + g (encode). break_even: the "
+        "link rate below which one encode and\n"
         "one decode cost less than the bytes they save. Without SPEC: the usual ones.",
     .example = "  gradwire bench codec natural:bits=8 dither:bits=4 -n 64Mi\n"
                "  gradwire bench codec --isa avx2 --threads 2 --json",
@@ -66,8 +73,10 @@ typedef struct timing {
 typedef struct subject {
     const char *spec;
     gw_params params;
-    size_t payload_bytes, workspace;
+    size_t bound, payload_bytes, workspace;
     uint8_t *expected; /* the scalar variant's payload */
+    float *residual;   /* with feedback */
+    void *residual_mapping;
     timing encode, decode;
 } subject;
 
@@ -75,13 +84,15 @@ typedef struct bench {
     size_t n, rounds, inner; /* inner: calls per timing, for tensors too small to time once */
     unsigned threads;
     gw_exec exec;
-    float *in, *out, *expected;
+    bool feedback;
+    uint64_t steps;
+    float *in, *out, *expected, *after; /* after: r′ */
     uint8_t *payload;
-    void *mapping[4];
-    size_t mapping_bytes[4];
+    void *mapping[N_BUFFERS];
+    size_t mapping_bytes[N_BUFFERS];
     subject subjects[MAX_SPECS];
     size_t n_subjects;
-    timing copy, add;
+    timing copy, add, sum;
 } bench;
 
 static double now(void)
@@ -130,55 +141,62 @@ static void *map_huge(size_t bytes, void **mapping)
 
 /* The references, on as many threads as the codecs. */
 
+typedef enum reference { COPY, ADD, SUM } reference;
+
 typedef struct span {
     float *d;
-    const float *s;
+    const float *s, *t;
     size_t n;
-    bool add;
+    reference what;
 } span;
 
-#define ADD_LOOP                                                                                   \
-    for (size_t i = 0; i < n; i++) {                                                               \
+#define LOOPS                                                                                      \
+    for (size_t i = 0; what == ADD && i < n; i++) {                                                \
         d[i] += s[i];                                                                              \
+    }                                                                                              \
+    for (size_t i = 0; what == SUM && i < n; i++) {                                                \
+        d[i] = s[i] + t[i];                                                                        \
     }
 
-static void add_plain(float *restrict d, const float *restrict s, size_t n)
+static void loops_plain(reference what, float *restrict d, const float *restrict s,
+                        const float *restrict t, size_t n)
 {
-    ADD_LOOP
+    LOOPS
 }
 
 #if defined(__x86_64__)
-__attribute__((target("avx2"))) static void add_avx2(float *restrict d, const float *restrict s,
-                                                     size_t n)
+__attribute__((target("avx2"))) static void loops_avx2(reference what, float *restrict d,
+                                                       const float *restrict s,
+                                                       const float *restrict t, size_t n)
 {
-    ADD_LOOP
+    LOOPS
 }
 #else
-#    define add_avx2 add_plain
+#    define loops_avx2 loops_plain
 #endif
 
 static void *run_span(void *arg)
 {
     const span *s = arg;
-    if (!s->add) {
+    if (s->what == COPY) {
         memcpy(s->d, s->s, s->n * sizeof(float));
     } else if (gw_isa_runs_here(GW_ISA_AVX2)) {
-        add_avx2(s->d, s->s, s->n);
+        loops_avx2(s->what, s->d, s->s, s->t, s->n);
     } else {
-        add_plain(s->d, s->s, s->n);
+        loops_plain(s->what, s->d, s->s, s->t, s->n);
     }
     return NULL;
 }
 
-/* Seconds of d = s or d += s. */
-static double time_reference(bench *b, bool add)
+/* Seconds of d = s, d += s or d = s + t. */
+static double time_reference(bench *b, reference what)
 {
     span spans[GW_POOL_MAX_THREADS];
     pthread_t threads[GW_POOL_MAX_THREADS];
     const size_t each = b->n / b->threads;
     for (unsigned i = 0; i < b->threads; i++) {
-        const size_t n = i + 1 < b->threads ? each : b->n - i * each;
-        spans[i] = (span){b->out + i * each, b->in + i * each, n, add};
+        const size_t at = i * each, n = i + 1 < b->threads ? each : b->n - at;
+        spans[i] = (span){b->out + at, b->in + at, b->expected + at, n, what};
     }
     const double begin = now();
     for (size_t k = 0; k < b->inner; k++) {
@@ -200,15 +218,17 @@ static double time_reference(bench *b, bool add)
 
 static const gw_stream STREAM = {.seed = 1, .step = 2, .tensor = 3};
 
-static bool encode(bench *b, const subject *s, const gw_exec *exec, uint8_t *payload)
+static bool encode(bench *b, subject *s, const gw_exec *exec, uint8_t *payload)
 {
     size_t written = 0;
     const gw_tensor in = {b->in, b->n, GW_F32};
     const gw_status status =
-        gw_encode(&s->params, exec, &STREAM, &in, payload, s->payload_bytes, &written, NULL);
+        gw_encode_feedback(&s->params, exec, &STREAM, &in, s->residual,
+                           s->residual ? b->after : NULL, payload, s->bound, &written, NULL);
     if (status != GW_OK) {
         gw_cli_error("%s: cannot encode: %s", s->spec, gw_status_string(status));
     }
+    s->payload_bytes = written;
     return status == GW_OK;
 }
 
@@ -265,6 +285,13 @@ static bool time_subject(bench *b, subject *s, size_t round)
     if (!decode(b, s, &scalar, GW_SET, b->expected)) {
         return false;
     }
+    for (size_t i = 0; s->residual && i < b->n; i++) { /* exactly what was lost */
+        const float sum = b->in[i] + s->residual[i];
+        if (b->after[i] != sum - b->expected[i]) {
+            gw_cli_error("%s: the residual of element %zu is not what was lost", s->spec, i);
+            return false;
+        }
+    }
     if (!same_numbers(b->out, b->expected, b->n)) {
         gw_cli_error("%s: decoded numbers differ from the scalar variant's", s->spec);
         return false;
@@ -279,8 +306,9 @@ static bool run(bench *b, int talk)
         if (progress) {
             (void)fprintf(stderr, "\rround %zu of %zu ", round + 1, b->rounds);
         }
-        b->copy.seconds[round] = time_reference(b, false);
-        b->add.seconds[round] = time_reference(b, true);
+        b->copy.seconds[round] = time_reference(b, COPY);
+        b->add.seconds[round] = time_reference(b, ADD);
+        b->sum.seconds[round] = time_reference(b, SUM);
         for (size_t i = 0; i < b->n_subjects; i++) {
             if (!time_subject(b, &b->subjects[i], round)) {
                 return false;
@@ -293,44 +321,82 @@ static bool run(bench *b, int talk)
     return true;
 }
 
-/* Buffers, and every subject's expected payload. */
+/* The residual of a subject after some steps of other gradients: this one's numbers, moved along. */
+static bool reach_steady_state(bench *b, subject *s)
+{
+    s->residual = map_huge(b->n * sizeof(float), &s->residual_mapping);
+    if (!s->residual) {
+        gw_cli_out_of_memory();
+        return false;
+    }
+    memset(s->residual, 0, b->n * sizeof(float));
+    for (uint64_t step = 1; step <= b->steps; step++) {
+        const size_t shift = (size_t)(step * 1000003) % b->n;
+        const gw_tensor in = {b->out, b->n, GW_F32};
+        size_t written = 0;
+        memcpy(b->out, b->in + shift, (b->n - shift) * sizeof(float));
+        memcpy(b->out + b->n - shift, b->in, shift * sizeof(float));
+        if (gw_encode_feedback(&s->params, &b->exec, &STREAM, &in, s->residual, b->after,
+                               b->payload, s->bound, &written, NULL) != GW_OK) {
+            gw_cli_error("%s: cannot encode", s->spec);
+            return false;
+        }
+        memcpy(s->residual, b->after, b->n * sizeof(float));
+    }
+    return true;
+}
+
+/* Workspaces, and the largest payload. */
+static bool measure(bench *b, size_t *largest)
+{
+    for (size_t i = 0; i < b->n_subjects; i++) {
+        subject *s = &b->subjects[i];
+        if (gw_payload_bound(&s->params, b->n, &s->bound) != GW_OK ||
+            gw_codec_workspace(&s->params, GW_F32, b->n, b->feedback, b->threads, &s->workspace) !=
+                GW_OK ||
+            !gw_cli_exec_fit(&b->exec, &s->params, GW_F32, b->n, b->feedback)) {
+            gw_cli_error("%s: cannot run", s->spec);
+            return false;
+        }
+        *largest = s->bound > *largest ? s->bound : *largest;
+    }
+    return true;
+}
+
+/* Buffers, residuals, and every subject's expected payload. */
 static bool prepare(bench *b)
 {
     size_t largest = 1;
-    const gw_exec scalar = {.isa = GW_ISA_SCALAR};
-    for (size_t i = 0; i < b->n_subjects; i++) {
-        subject *s = &b->subjects[i];
-        if (gw_payload_bound(&s->params, b->n, &s->payload_bytes) != GW_OK ||
-            gw_codec_workspace(&s->params, GW_F32, b->threads, &s->workspace) != GW_OK ||
-            !gw_cli_exec_fit(&b->exec, &s->params, GW_F32)) {
-            return false;
-        }
-        largest = s->payload_bytes > largest ? s->payload_bytes : largest;
+    if (!measure(b, &largest)) {
+        return false;
     }
-    const size_t sizes[4] = {b->n * sizeof(float), b->n * sizeof(float), b->n * sizeof(float),
-                             largest};
-    void *buffers[4] = {NULL};
-    for (size_t i = 0; i < 4; i++) {
+    const size_t bytes = b->n * sizeof(float);
+    const size_t sizes[N_BUFFERS] = {bytes, bytes, bytes, largest, b->feedback ? bytes : 1};
+    void *buffers[N_BUFFERS] = {NULL};
+    for (size_t i = 0; i < N_BUFFERS; i++) {
         buffers[i] = map_huge(sizes[i], &b->mapping[i]);
         b->mapping_bytes[i] = huge_bytes(sizes[i]);
+        if (!buffers[i]) {
+            gw_cli_out_of_memory();
+            return false;
+        }
     }
     b->in = buffers[0];
     b->out = buffers[1];
     b->expected = buffers[2];
     b->payload = buffers[3];
-    if (!b->in || !b->out || !b->expected || !b->payload) {
-        gw_cli_out_of_memory();
-        return false;
-    }
+    b->after = buffers[4];
     gw_cli_generate(1, b->in, b->n);
+    gw_exec scalar = b->exec;
+    scalar.isa = GW_ISA_SCALAR;
     for (size_t i = 0; i < b->n_subjects; i++) {
         subject *s = &b->subjects[i];
-        s->expected = malloc(s->payload_bytes + 1);
+        s->expected = malloc(s->bound + 1);
         if (!s->expected) {
             gw_cli_out_of_memory();
             return false;
         }
-        if (!encode(b, s, &scalar, s->expected)) {
+        if ((b->feedback && !reach_steady_state(b, s)) || !encode(b, s, &scalar, s->expected)) {
             return false;
         }
     }
@@ -339,13 +405,16 @@ static bool prepare(bench *b)
 
 static void release(bench *b)
 {
-    for (size_t i = 0; i < 4; i++) {
+    for (size_t i = 0; i < N_BUFFERS; i++) {
         if (b->mapping[i]) {
             (void)munmap(b->mapping[i], b->mapping_bytes[i]);
         }
     }
     for (size_t i = 0; i < b->n_subjects; i++) {
         free(b->subjects[i].expected);
+        if (b->subjects[i].residual_mapping) {
+            (void)munmap(b->subjects[i].residual_mapping, huge_bytes(b->n * sizeof(float)));
+        }
     }
     gw_cli_exec_close(&b->exec);
 }
@@ -361,12 +430,14 @@ static figures figures_of(bench *b, subject *s)
     const double bytes = 4.0 * (double)b->n, payload = (double)s->payload_bytes;
     const double encode_s = median(&s->encode, b->rounds), decode_s = median(&s->decode, b->rounds);
     const double copy_s = median(&b->copy, b->rounds), add_s = median(&b->add, b->rounds);
+    const double sum_s = median(&b->sum, b->rounds);
     figures f = {.encode = 1e-9 * bytes / encode_s,
                  .decode = 1e-9 * bytes / decode_s,
                  .copy = 1e-9 * bytes / copy_s,
                  .add = 1e-9 * bytes / add_s,
                  .ratio = bytes / payload};
-    f.encode_roof = ((bytes + payload) / encode_s) / (2 * bytes / copy_s);
+    f.encode_roof = b->feedback ? ((3 * bytes + payload) / encode_s) / (3 * bytes / sum_s)
+                                : ((bytes + payload) / encode_s) / (2 * bytes / copy_s);
     f.decode_roof = ((2 * bytes + payload) / decode_s) / (3 * bytes / add_s);
     f.break_even = 8 * (1 - 1 / f.ratio) / (1 / f.encode + 1 / f.decode);
     f.encode_low = 1e-9 * bytes / s->encode.seconds[b->rounds - 1];
@@ -395,7 +466,7 @@ static bool print_json(bench *b)
             all,
             json_pack(
                 "{s:s, s:s, s:s, s:i, s:I, s:I, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:f, s:[ff], "
-                "s:[ff], s:I, s:I}",
+                "s:[ff], s:I, s:I, s:b}",
                 "spec", s->spec, "isa", gw_isa_name(isa_used(b, s)), "device", "cpu", "threads",
                 (int)b->threads, "elements", (json_int_t)b->n, "bytes",
                 (json_int_t)s->payload_bytes, "encode_gbps", f.encode, "decode_gbps", f.decode,
@@ -463,7 +534,7 @@ static int add_subjects(bench *b, char **words, size_t n_words)
 int gw_cli_bench_codec(int argc, char **argv)
 {
     gw_cli_args args;
-    values v = {.n = 64 << 20, .rounds = 9, .threads = 1, .device = "cpu"};
+    values v = {.n = 64 << 20, .rounds = 9, .threads = 1, .device = "cpu", .steps = 40};
     int status = gw_cli_parse(&PAGE, argc, argv, &args, &v);
     if (status != GW_CLI_GO_ON) {
         return status;
@@ -483,6 +554,8 @@ int gw_cli_bench_codec(int argc, char **argv)
     b->rounds = (size_t)v.rounds;
     b->inner = b->n < 4u << 20 ? (4u << 20) / b->n : 1;
     b->threads = v.threads;
+    b->feedback = v.feedback;
+    b->steps = v.steps;
     status = add_subjects(b, args.words, args.n_words);
     if (status == GW_CLI_GO_ON) {
         const bool fine = gw_cli_exec_open(v.isa, v.threads, &b->exec) && prepare(b) &&

@@ -24,7 +24,8 @@ static const struct {
     const char *name;
 } FLAGS[] = {{GW_CODEC_FIXED_SIZE, "fixed_size"},
              {GW_CODEC_UNBIASED, "unbiased"},
-             {GW_CODEC_ADDITIVE, "additive"}};
+             {GW_CODEC_ADDITIVE, "additive"},
+             {GW_CODEC_WANTS_FEEDBACK, "wants_feedback"}};
 enum { N_FLAGS = sizeof FLAGS / sizeof FLAGS[0] };
 
 static uint32_t default_flags(const gw_codec *codec)
@@ -129,8 +130,10 @@ static void add_param(gw_cli_table *table, const gw_param_info *param)
         gw_cli_table_cell(table, "%s", words);
         gw_cli_table_cell(table, "%s", default_word(param));
     } else {
-        gw_cli_table_cell(table, "%g..%g", param->min, param->max);
-        gw_cli_table_cell(table, "%g", param->fallback);
+        /* as a spec takes them: without an exponent */
+        gw_cli_table_cell(table, param->min > 0 && param->min < 1 ? "%.6f..%.0f" : "%.0f..%.0f",
+                          param->min, param->max);
+        gw_cli_table_cell(table, "%.12g", param->fallback);
     }
     gw_cli_table_cell(table, "%s", param->doc);
 }

@@ -67,7 +67,7 @@ static bool decode_segment(const gw_cli_frame *frame, const gw_segment *segment,
         return false;
     }
     if (!length_is_right(segment, tensor->name) || !gw_cli_tensor_allocate(tensor) ||
-        !gw_cli_exec_fit(exec, &segment->params, segment->dtype)) {
+        !gw_cli_exec_fit(exec, &segment->params, segment->dtype, segment->count, false)) {
         return false;
     }
     gw_why why = {""};

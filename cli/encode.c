@@ -31,7 +31,7 @@ static const gw_cli_option OPTIONS[] = {
     {"step", 0, GW_CLI_U64, offsetof(values, step), "N", "step in the random stream (0)"},
     {"rank", 0, GW_CLI_U32, offsetof(values, rank), "N", "rank in the random stream (0)"},
     {"isa", 0, GW_CLI_ISA, offsetof(values, isa), "I",
-     "auto, scalar, avx2, avx512: same bytes (auto)"},
+     "auto, scalar, avx2, avx512, neon: same bytes (auto)"},
     {"threads", 0, GW_CLI_THREADS, offsetof(values, threads), "T",
      "worker threads: same bytes (1)"},
 };
@@ -130,7 +130,7 @@ static bool encode_all(const gw_cli_tensors *tensors, const values *v, gw_exec *
             .seed = v->seed, .step = v->step, .tensor = segment->tensor, .rank = v->rank};
         gw_report report = {0};
         size_t written = 0;
-        if (!gw_cli_exec_fit(exec, &segment->params, segment->dtype)) {
+        if (!gw_cli_exec_fit(exec, &segment->params, segment->dtype, segment->count, false)) {
             return false;
         }
         gw_status status = gw_encode(&segment->params, exec, &stream, &in, (char *)f->bytes + at,

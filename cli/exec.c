@@ -23,7 +23,8 @@ bool gw_cli_exec_open(gw_isa isa, unsigned threads, gw_exec *out)
     return true;
 }
 
-bool gw_cli_exec_fit(gw_exec *exec, const gw_params *params, gw_dtype dtype)
+bool gw_cli_exec_fit(gw_exec *exec, const gw_params *params, gw_dtype dtype, uint64_t count,
+                     bool feedback)
 {
     if (exec->isa != GW_ISA_AUTO && !gw_codec_has_isa(params->codec, exec->isa)) {
         gw_cli_error("codec %s has no variant for %s in this build", gw_codec_name(params->codec),
@@ -31,7 +32,8 @@ bool gw_cli_exec_fit(gw_exec *exec, const gw_params *params, gw_dtype dtype)
         return false;
     }
     size_t bytes = 0;
-    gw_status status = gw_codec_workspace(params, dtype, gw_pool_threads(exec->pool), &bytes);
+    gw_status status = gw_codec_workspace(params, dtype, (size_t)count, feedback,
+                                          gw_pool_threads(exec->pool), &bytes);
     if (status != GW_OK) {
         gw_cli_error("workspace of codec %s: %s", gw_codec_name(params->codec),
                      gw_status_string(status));

@@ -39,7 +39,7 @@ static const gw_cli_option OPTIONS[] = {
     {"seed", 0, GW_CLI_U64, offsetof(values, seed), "N", "seed of the random stream (0)"},
     {"total", 0, GW_CLI_FLAG, offsetof(values, total), NULL, "all tensors together only"},
     {"isa", 0, GW_CLI_ISA, offsetof(values, isa), "I",
-     "auto, scalar, avx2, avx512: same bytes (auto)"},
+     "auto, scalar, avx2, avx512, neon: same bytes (auto)"},
     {"threads", 0, GW_CLI_THREADS, offsetof(values, threads), "T",
      "worker threads: same bytes (1)"},
 };
@@ -207,7 +207,7 @@ static bool try_one(job *j, size_t index, trial *all)
     gw_report report = {0};
     gw_why why = {""};
     size_t written = 0;
-    if (!gw_cli_exec_fit(&j->exec, &all->params, in.dtype)) {
+    if (!gw_cli_exec_fit(&j->exec, &all->params, in.dtype, in.count, false)) {
         return false;
     }
     gw_status status =

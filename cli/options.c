@@ -192,13 +192,13 @@ static const char *expectation(gw_cli_kind kind)
     case GW_CLI_THREADS:
         return "a number of threads from 1 to 256";
     case GW_CLI_ISA:
-        return "auto, scalar, avx2 or avx512";
+        return "auto, scalar, avx2, avx512 or neon";
     default:
         return "a value";
     }
 }
 _Static_assert(GW_POOL_MAX_THREADS == 256, "expectation() names it");
-_Static_assert(GW_ISA_COUNT == 4, "expectation() names them");
+_Static_assert(GW_ISA_COUNT == 5, "expectation() names them");
 
 /* Sets `option` of `table`. `value` is NULL for a flag. */
 static int set(parser *p, void *table, const gw_cli_option *option, const char *value)

@@ -17,4 +17,6 @@ set(GRADWIRE_FLAGS_avx512 -mavx512f -mavx512bw -mavx512dq -mavx512vl -mf16c -mpr
 set(GRADWIRE_ISAS "")
 if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64)$")
   set(GRADWIRE_ISAS avx2 avx512)
+elseif(CMAKE_SYSTEM_PROCESSOR MATCHES "^(aarch64|arm64)$")
+  set(GRADWIRE_ISAS neon) # part of the architecture: no flags
 endif()

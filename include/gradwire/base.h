@@ -26,6 +26,7 @@ typedef enum gw_status {
     GW_ERR_UNSUPPORTED = -2, /* known, but not in this build or on this machine */
     GW_ERR_RANGE = -3,       /* a number is outside its documented range */
     GW_ERR_UNKNOWN = -4,     /* a name nobody here knows: codec, parameter, word */
+    GW_ERR_STATE = -5,       /* a call at the wrong moment: begun twice, not begun, retired */
     GW_ERR_MEMORY = -10,     /* an allocation failed */
     GW_ERR_WORKSPACE = -11,  /* the workspace is smaller than gw_codec_workspace said */
     GW_ERR_CAPACITY = -12,   /* the output buffer is too small */
@@ -44,13 +45,15 @@ typedef struct gw_why {
 
 typedef enum gw_dtype { GW_F32 = 1, GW_F16 = 2, GW_BF16 = 3 } gw_dtype;
 
-/* Variants of a codec's inner loop. All give the same bytes. AVX512 means F, BW, DQ and VL. */
+/* Variants of a codec's inner loop. All give the same bytes. AVX512 means F, BW, DQ and VL. Values are
+ * pinned and never reused. */
 typedef enum gw_isa {
     GW_ISA_AUTO = 0,
     GW_ISA_SCALAR = 1,
     GW_ISA_AVX2 = 2,
     GW_ISA_AVX512 = 3,
-    GW_ISA_COUNT = 4
+    GW_ISA_NEON = 4,
+    GW_ISA_COUNT = 5
 } gw_isa;
 
 /* `count` elements of `dtype`, contiguous, `data` aligned as its elements are. The library reads

@@ -13,10 +13,11 @@ extern "C" {
 typedef struct gw_codec gw_codec;
 
 enum {
-    GW_CODEC_FIXED_SIZE = 1, /* payload bytes depend on the count alone, never on the values */
-    GW_CODEC_UNBIASED = 2,   /* the expectation of the decoded value is the value */
-    GW_CODEC_ADDITIVE = 4,   /* payloads of several ranks may be summed without decoding */
-    GW_CODEC_STOCHASTIC = 8  /* draws random numbers: gw_encode needs a stream */
+    GW_CODEC_FIXED_SIZE = 1,     /* payload bytes depend on the count alone, never on the values */
+    GW_CODEC_UNBIASED = 2,       /* the expectation of the decoded value is the value */
+    GW_CODEC_ADDITIVE = 4,       /* payloads of several ranks may be summed without decoding */
+    GW_CODEC_STOCHASTIC = 8,     /* draws random numbers: gw_encode needs a stream */
+    GW_CODEC_WANTS_FEEDBACK = 16 /* biased: what it loses must be fed back (gw_encode_feedback) */
 };
 
 typedef struct gw_param_info {
@@ -24,6 +25,7 @@ typedef struct gw_param_info {
     double min, max, fallback;
     /* NULL for a number; else max - min + 1 words, the value of words[i] being min + i. */
     const char *const *words;
+    int fractional; /* 0: whole numbers only */
 } gw_param_info;
 
 enum { GW_PARAMS_MAX = 8 };
@@ -38,8 +40,9 @@ typedef struct gw_params {
 /* What an encoding noticed, at no extra pass over the data. */
 typedef struct gw_report {
     uint64_t non_finite; /* inputs that were NaN or infinite */
+    uint64_t overflowed; /* finite inputs beyond the code's range: docs/numerics.md */
     uint64_t
-        overflowed; /* finite inputs beyond the code's range; docs/numerics.md says what they become */
+        held_back; /* elements chosen but beyond the payload's cap: they stay in the residual */
 } gw_report;
 
 /* How to run: NULL or all zero is the best instruction set on the calling thread. A workspace (of any
@@ -76,14 +79,17 @@ GW_API gw_status gw_params_print(const gw_params *params, char *text, size_t siz
 /* GW_CODEC_* of this codec with these settings. */
 GW_API uint32_t gw_params_flags(const gw_params *params);
 /* A payload may be cut at multiples of this many elements: the payload of a whole is the
- * concatenation of the payloads of its pieces. 0 if params fail gw_params_check. */
+ * concatenation of the payloads of its pieces. 0 for a codec that selects over the whole tensor and
+ * cannot be cut, and if params fail gw_params_check. */
 GW_API size_t gw_codec_grain(const gw_params *params);
 
 /* Most payload bytes for `count` elements; for GW_CODEC_FIXED_SIZE exactly so many. */
 GW_API gw_status gw_payload_bound(const gw_params *params, size_t count, size_t *bytes);
-/* Workspace bytes for gw_encode and gw_decode with `threads` threads (1 without a pool). */
-GW_API gw_status gw_codec_workspace(const gw_params *params, gw_dtype dtype, unsigned threads,
-                                    size_t *bytes);
+/* Workspace bytes for gw_encode (or with feedback) and gw_decode of up to `count` elements of `dtype`
+ * with `threads` threads (1 without a pool). 0 for fp32 without feedback on one thread, unless the codec
+ * selects; gw_decode needs none for fp32 on one thread. */
+GW_API gw_status gw_codec_workspace(const gw_params *params, gw_dtype dtype, size_t count,
+                                    int feedback, unsigned threads, size_t *bytes);
 
 /* Encodes `in` into `payload`. On failure *written and *report are untouched; the payload's bytes
  * are undefined. May run on several threads at once with different payloads and workspaces.
@@ -92,6 +98,15 @@ GW_API gw_status gw_encode(const gw_params *params, const gw_exec *exec, const g
                            const gw_tensor *in, void *payload, size_t capacity, size_t *written,
                            gw_report *report);
 
+/* The same with feedback: codes g + r, r being what earlier encodings lost, and leaves in r′ exactly what
+ * this one lost: r′ = (g + r) − decoded, in fp32. Both have in->count elements. r is only read, so that
+ * the step can still be taken back: keep r until the tensor has arrived everywhere, then let r′ take its
+ * place (feedback.h). r′ may be in->data of an fp32 tensor, for callers short of memory; it must not be
+ * r. With a non-finite number in g + r (report->non_finite says so) r′ is not to be kept. */
+GW_API gw_status gw_encode_feedback(const gw_params *params, const gw_exec *exec,
+                                    const gw_stream *stream, const gw_tensor *in,
+                                    const float *residual, float *residual_after, void *payload,
+                                    size_t capacity, size_t *written, gw_report *report);
 /* Decodes a payload that was made with the same params and count, and sets or adds to `out`. All
  * bytes that could be wrong are looked at before the first is applied: on failure `out` is
  * untouched. Values are decoded in fp32; with fp16 or bf16 outputs the (sum's) value is then

@@ -2,8 +2,9 @@
 #ifndef GRADWIRE_GRADWIRE_H
 #define GRADWIRE_GRADWIRE_H
 
-#include "gradwire/base.h"  /* status, dtypes, instruction sets, thread pool */
-#include "gradwire/codec.h" /* numbers <-> payload */
-#include "gradwire/frame.h" /* payload <-> frame */
+#include "gradwire/base.h"     /* status, dtypes, instruction sets, thread pool */
+#include "gradwire/codec.h"    /* numbers <-> payload */
+#include "gradwire/feedback.h" /* what was lost last time: residuals, checkpoints */
+#include "gradwire/frame.h"    /* payload <-> frame */
 
 #endif

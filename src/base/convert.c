@@ -47,7 +47,31 @@ static void add(gw_dtype from, const void *src, float *dst, size_t n)
     }
 }
 
-const gw_convert gw_convert_scalar = {narrow, widen, add};
+static void sum(float *dst, const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        dst[i] = a[i] + b[i];
+    }
+}
+
+static void difference(float *dst, const float *a, const float *b, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        dst[i] = a[i] - b[i];
+    }
+}
+
+static uint32_t largest(const float *x, size_t n)
+{
+    uint32_t top = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t a = gw_bits(x[i]) & GW_ABS_MASK;
+        top = a > top ? a : top;
+    }
+    return top;
+}
+
+const gw_convert gw_convert_scalar = {narrow, widen, add, sum, difference, largest};
 
 const gw_convert *gw_convert_for(gw_isa isa)
 {
@@ -61,6 +85,10 @@ const gw_convert *gw_convert_for(gw_isa isa)
 #ifdef GW_HAVE_AVX512
     case GW_ISA_AVX512:
         return &gw_convert_avx512;
+#endif
+#ifdef GW_HAVE_NEON
+    case GW_ISA_NEON:
+        return &gw_convert_neon;
 #endif
     default:
         return NULL;

@@ -13,6 +13,10 @@ typedef struct gw_convert {
     void (*widen)(gw_dtype from, const void *src, float *dst, size_t n);
     /* dst += src in fp32 */
     void (*add)(gw_dtype from, const void *src, float *dst, size_t n);
+    /* dst = a + b, dst = a − b; dst may be a or b */
+    void (*sum)(float *dst, const float *a, const float *b, size_t n);
+    void (*difference)(float *dst, const float *a, const float *b, size_t n);
+    uint32_t (*largest)(const float *x, size_t n); /* the largest |bits| */
 } gw_convert;
 
 /* NULL where the variant is not built. */
@@ -24,6 +28,9 @@ extern const gw_convert gw_convert_avx2;
 #endif
 #ifdef GW_HAVE_AVX512
 extern const gw_convert gw_convert_avx512;
+#endif
+#ifdef GW_HAVE_NEON
+extern const gw_convert gw_convert_neon;
 #endif
 
 #endif

@@ -46,14 +46,14 @@ static inline void store(gw_dtype to, uint8_t *dst, size_t i, __m256 v)
     _mm_storeu_si128((__m128i *)(void *)(dst + 2 * i), half);
 }
 
-static inline uint32_t largest(__m256i v)
+static inline uint32_t top_lane(__m256i v)
 {
-    uint32_t lane[LANES], largest = 0;
+    uint32_t lane[LANES], top = 0;
     _mm256_storeu_si256((__m256i *)(void *)lane, v);
     for (int i = 0; i < LANES; i++) {
-        largest = lane[i] > largest ? lane[i] : largest;
+        top = lane[i] > top ? lane[i] : top;
     }
-    return largest;
+    return top;
 }
 
 static inline __m256i zero(void)
@@ -72,6 +72,11 @@ static inline __m256 plus(__m256 a, __m256 b)
     return _mm256_add_ps(a, b);
 }
 
+static inline __m256 minus(__m256 a, __m256 b)
+{
+    return _mm256_sub_ps(a, b);
+}
+
 #include "base/convert_loops.h"
 
-const gw_convert gw_convert_avx2 = {narrow, widen, add};
+const gw_convert gw_convert_avx2 = {narrow, widen, add, sum, difference, largest};

@@ -41,7 +41,7 @@ static inline void store(gw_dtype to, uint8_t *dst, size_t i, __m512 v)
     _mm256_storeu_si256((__m256i *)(void *)(dst + 2 * i), half);
 }
 
-static inline uint32_t largest(__m512i v)
+static inline uint32_t top_lane(__m512i v)
 {
     return _mm512_reduce_max_epu32(v);
 }
@@ -62,6 +62,11 @@ static inline __m512 plus(__m512 a, __m512 b)
     return _mm512_add_ps(a, b);
 }
 
+static inline __m512 minus(__m512 a, __m512 b)
+{
+    return _mm512_sub_ps(a, b);
+}
+
 #include "base/convert_loops.h"
 
-const gw_convert gw_convert_avx512 = {narrow, widen, add};
+const gw_convert gw_convert_avx512 = {narrow, widen, add, sum, difference, largest};

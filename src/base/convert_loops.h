@@ -1,5 +1,6 @@
 /* The conversion loops, written once for every vector width. The including file defines, before:
- *   vec, ivec, LANES, load(from, src, i), store(to, dst, i, v), max_abs(top, v), largest(top), zero(), plus(a, b)
+ *   vec, ivec, LANES, load(from, src, i), store(to, dst, i, v), max_abs(top, v), top_lane(top), zero(), plus(a, b),
+ *   minus(a, b)
  * The dtype is a constant at every call, so that each loop is compiled for one of them. */
 
 static inline uint32_t narrow_to(gw_dtype to, const float *src, uint8_t *dst, size_t n)
@@ -11,7 +12,7 @@ static inline uint32_t narrow_to(gw_dtype to, const float *src, uint8_t *dst, si
         top = max_abs(top, v);
         store(to, dst, i, v);
     }
-    const uint32_t head = largest(top);
+    const uint32_t head = top_lane(top);
     const uint32_t tail =
         gw_convert_scalar.narrow(to, src + i, dst + i * (to == GW_F32 ? 4 : 2), n - i);
     return head > tail ? head : tail;
@@ -63,4 +64,44 @@ static void add(gw_dtype from, const void *src, float *dst, size_t n)
     } else {
         add_from(GW_BF16, src, dst, n);
     }
+}
+
+/* Sums are made block by block, with other work on the block in between; asking for memory beyond the
+ * block keeps it busy meanwhile. Bytes. */
+enum { GW_SUM_AHEAD = 16384 };
+
+/* dst = a + b and dst = a − b; dst may be a or b */
+static void sum(float *dst, const float *a, const float *b, size_t n)
+{
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const vec v =
+            plus(load(GW_F32, (const uint8_t *)a, i), load(GW_F32, (const uint8_t *)b, i));
+        store(GW_F32, (uint8_t *)dst, i, v);
+    }
+    gw_convert_scalar.sum(dst + i, a + i, b + i, n - i);
+}
+
+static void difference(float *dst, const float *a, const float *b, size_t n)
+{
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        const vec v =
+            minus(load(GW_F32, (const uint8_t *)a, i), load(GW_F32, (const uint8_t *)b, i));
+        store(GW_F32, (uint8_t *)dst, i, v);
+    }
+    gw_convert_scalar.difference(dst + i, a + i, b + i, n - i);
+}
+
+static uint32_t largest(const float *x, size_t n)
+{
+    ivec top = zero(), other = zero();
+    size_t i = 0;
+    for (; i + 2 * LANES <= n; i += 2 * LANES) {
+        top = max_abs(top, load(GW_F32, (const uint8_t *)x, i));
+        other = max_abs(other, load(GW_F32, (const uint8_t *)x, i + LANES));
+    }
+    const uint32_t a = top_lane(top), b = top_lane(other);
+    const uint32_t tail = gw_convert_scalar.largest(x + i, n - i), head = a > b ? a : b;
+    return head > tail ? head : tail;
 }

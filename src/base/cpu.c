@@ -8,7 +8,7 @@
 #    include <cpuid.h>
 #endif
 
-static const char *const names[GW_ISA_COUNT] = {"auto", "scalar", "avx2", "avx512"};
+static const char *const names[GW_ISA_COUNT] = {"auto", "scalar", "avx2", "avx512", "neon"};
 
 const char *gw_isa_name(gw_isa isa)
 {
@@ -60,6 +60,11 @@ int gw_isa_runs_here(gw_isa isa)
 #else
     case GW_ISA_AVX2:
     case GW_ISA_AVX512:
+        break;
+#endif
+    case GW_ISA_NEON: /* part of the architecture, so every one has it */
+#if defined(__aarch64__)
+        return 1;
 #endif
     case GW_ISA_COUNT:
         break;

@@ -5,6 +5,11 @@
 #include <stdint.h>
 #include <string.h>
 
+/* Numbers are also moved as they lie in memory: vectors, packed fields, the planes of `natural`. */
+#if !defined(__BYTE_ORDER__) || __BYTE_ORDER__ != __ORDER_LITTLE_ENDIAN__
+#    error "gradwire runs on little-endian machines only"
+#endif
+
 static inline uint16_t gw_get_u16(const uint8_t *p)
 {
     return (uint16_t)(p[0] | p[1] << 8);

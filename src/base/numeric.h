@@ -102,6 +102,12 @@ static inline uint32_t gw_fp_enter(void)
     const uint32_t caller = _mm_getcsr();
     _mm_setcsr(0x1F80); /* nearest even, no FTZ, no DAZ, all exceptions masked */
     return caller;
+#elif defined(__aarch64__)
+    uint64_t caller;
+    __asm__ volatile("mrs %0, fpcr" : "=r"(caller) : : "memory");
+    /* nearest even, no flushing, IEEE halves, NaN payloads kept, no traps */
+    __asm__ volatile("msr fpcr, xzr" : : : "memory");
+    return (uint32_t)caller; /* the upper half is reserved and zero */
 #else
     return 0;
 #endif
@@ -111,6 +117,8 @@ static inline void gw_fp_leave(uint32_t caller)
 {
 #if defined(__x86_64__)
     _mm_setcsr(caller);
+#elif defined(__aarch64__)
+    __asm__ volatile("msr fpcr, %0" : : "r"((uint64_t)caller) : "memory");
 #else
     (void)caller;
 #endif

@@ -1,7 +1,7 @@
 /* The random numbers: a pure function of stream and element index, docs/numerics.md section 2. The key
  * is mixed strongly once; a word then costs two multiplications and serves two elements, sixteen
  * apart, so that any vector width and a GPU draw the same without moving data between lanes.
- * random_avx2.h and random_avx512.h restate gw_random_r23. */
+ * random_avx2.h, random_avx512.h and random_neon.h restate gw_random_r23. */
 #ifndef GW_BASE_RANDOM_H
 #define GW_BASE_RANDOM_H
 

@@ -30,6 +30,8 @@ const char *gw_status_string(gw_status status)
         return "out of range";
     case GW_ERR_UNKNOWN:
         return "unknown name";
+    case GW_ERR_STATE:
+        return "wrong state";
     case GW_ERR_MEMORY:
         return "out of memory";
     case GW_ERR_WORKSPACE:

@@ -8,4 +8,7 @@
 __attribute__((format(printf, 3, 4))) gw_status gw_fail(gw_why *why, gw_status status,
                                                         const char *format, ...);
 
+/* The same, with a status that the compiler and clang-tidy can see: GW_OK it is not. */
+#define GW_FAIL(why, status, ...) ((void)gw_fail(why, status, __VA_ARGS__), (status))
+
 #endif

@@ -26,9 +26,10 @@ uint64_t gw_bucket_bytes(const gw_params *p, uint64_t count)
     return whole * (GW_BUCKET_HEADER + size * bits / 8) + last;
 }
 
-gw_status gw_bucket_validate(const gw_params *p, const uint8_t *payload, uint64_t count,
-                             gw_why *why)
+gw_status gw_bucket_validate(const gw_params *p, const uint8_t *payload, size_t payload_bytes,
+                             uint64_t count, gw_why *why)
 {
+    (void)payload_bytes; /* follows from count */
     const uint64_t size = gw_param(p, GW_BUCKET_SIZE), bits = gw_param(p, GW_BUCKET_BITS);
     const uint64_t stride = GW_BUCKET_HEADER + size * bits / 8;
     const uint8_t *at = payload;

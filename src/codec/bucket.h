@@ -34,18 +34,21 @@ extern const gw_bucket_kernels gw_dither_avx2, gw_ndither_avx2;
 #ifdef GW_HAVE_AVX512
 extern const gw_bucket_kernels gw_dither_avx512, gw_ndither_avx512;
 #endif
+#ifdef GW_HAVE_NEON
+extern const gw_bucket_kernels gw_dither_neon, gw_ndither_neon;
+#endif
 
 #define GW_BUCKET_BITS_PARAM                                                                       \
     {                                                                                              \
-        "bits", "bits an element, sign included", 2, 8, 4, NULL                                    \
+        "bits", "bits an element, sign included", 2, 8, 4, NULL, 0                                 \
     }
 #define GW_BUCKET_SIZE_PARAM                                                                       \
     {                                                                                              \
-        "bucket", "elements that share one scale, a power of two", 64, 8192, 512, NULL             \
+        "bucket", "elements that share one scale, a power of two", 64, 8192, 512, NULL, 0          \
     }
 #define GW_BUCKET_NORM_PARAM                                                                       \
     {                                                                                              \
-        "norm", "what the scale is", 0, 0, 0, gw_bucket_norm_words                                 \
+        "norm", "what the scale is", 0, 0, 0, gw_bucket_norm_words, 0                              \
     }
 extern const char *const gw_bucket_norm_words[];
 
@@ -53,8 +56,8 @@ extern const char *const gw_bucket_norm_words[];
 gw_status gw_bucket_check(const gw_params *p, gw_why *why);
 size_t gw_bucket_grain(const gw_params *p);
 uint64_t gw_bucket_bytes(const gw_params *p, uint64_t count);
-gw_status gw_bucket_validate(const gw_params *p, const uint8_t *payload, uint64_t count,
-                             gw_why *why);
+gw_status gw_bucket_validate(const gw_params *p, const uint8_t *payload, size_t payload_bytes,
+                             uint64_t count, gw_why *why);
 void gw_bucket_encode(const gw_job *job, const float *x, size_t n, uint64_t first, uint8_t *payload,
                       gw_report *report);
 void gw_bucket_decode(const gw_job *job, const uint8_t *payload, size_t n, gw_apply how,

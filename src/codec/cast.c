@@ -8,7 +8,7 @@ enum { BLOCK = 4096 };
 
 static const char *const to_words[] = {"f32", "f16", "bf16"};
 static const gw_param_info params[] = {
-    {"to", "type on the wire", GW_F32, GW_BF16, GW_BF16, to_words},
+    {"to", "type on the wire", GW_F32, GW_BF16, GW_BF16, to_words, 0},
 };
 
 static uint32_t flags(const gw_params *p)
@@ -28,10 +28,14 @@ static uint64_t bytes(const gw_params *p, uint64_t count)
     return count * gw_dtype_size((gw_dtype)gw_param(p, TO));
 }
 
-/* |bits| from which a finite number becomes infinite. */
-static uint32_t overflow_from(gw_dtype to)
+/* |bits| from which a finite number becomes infinite: on the wire, or for fp16 tensors sent as bf16 when it
+ * is fp16 again, since 65408 and more round to 65536. */
+static uint32_t overflow_from(gw_dtype to, gw_dtype tensor)
 {
-    return to == GW_F32 ? GW_INF_BITS : to == GW_F16 ? 0x477FF000u : 0x7F7F8000u;
+    if (to == GW_BF16) {
+        return tensor == GW_F16 ? 0x477F8000u : 0x7F7F8000u;
+    }
+    return to == GW_F16 ? 0x477FF000u : GW_INF_BITS;
 }
 
 static void count_odd(const float *x, size_t n, uint32_t limit, gw_report *report)
@@ -49,7 +53,7 @@ static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, 
     (void)first;
     const gw_convert *convert = job->kernels;
     const gw_dtype to = (gw_dtype)gw_param(job->params, TO);
-    const uint32_t limit = overflow_from(to);
+    const uint32_t limit = overflow_from(to, job->dtype);
     for (size_t at = 0; at < n; at += BLOCK) {
         const size_t m = n - at < BLOCK ? n - at : BLOCK;
         const uint32_t top = convert->narrow(to, x + at, payload + at * gw_dtype_size(to), m);
@@ -77,5 +81,6 @@ const gw_codec gw_codec_cast = {
     .bytes = bytes,
     .encode = encode,
     .decode = decode,
-    .kernels = {NULL, &gw_convert_scalar, GW_AVX2(gw_convert_avx2), GW_AVX512(gw_convert_avx512)},
+    .kernels = {NULL, &gw_convert_scalar, GW_AVX2(gw_convert_avx2), GW_AVX512(gw_convert_avx512),
+                GW_NEON(gw_convert_neon)},
 };

@@ -6,6 +6,9 @@
 #include "base/pool.h"
 #include "base/random.h"
 #include "codec/codec_impl.h"
+#include "codec/source.h"
+
+#include <string.h>
 
 /* Below this many elements a thread, waking it costs more than it brings. */
 enum { ELEMENTS_PER_THREAD = 32 * 1024 };
@@ -13,7 +16,8 @@ enum { ELEMENTS_PER_THREAD = 32 * 1024 };
 enum { SCRATCH = 8192 };
 
 typedef struct part {
-    float *scratch; /* SCRATCH floats; NULL for fp32 tensors */
+    float *scratch; /* SCRATCH floats; NULL for fp32 tensors without feedback */
+    float *decoded; /* SCRATCH floats; NULL without feedback */
     gw_report report;
 } part;
 
@@ -23,10 +27,13 @@ typedef struct call {
     size_t count, per_part; /* elements; per_part is a multiple of the grain */
     uint64_t first;
     part *parts;
-    part only; /* the table of a call that needs one part */
+    part only;       /* the table of a call that needs one part */
+    void *selecting; /* workspace of a codec that selects */
     /* encode */
     const uint8_t *in;
     uint8_t *payload_out;
+    const float *residual; /* feedback: r, read; NULL without */
+    float *residual_after; /* r′, written */
     /* decode */
     const uint8_t *payload_in;
     gw_apply how;
@@ -40,7 +47,8 @@ uint32_t gw_params_flags(const gw_params *params)
 
 size_t gw_codec_grain(const gw_params *params)
 {
-    return gw_params_check(params, NULL) == GW_OK ? params->codec->grain(params) : 0;
+    const int spans = gw_params_check(params, NULL) == GW_OK && params->codec->grain != NULL;
+    return spans ? params->codec->grain(params) : 0;
 }
 
 gw_status gw_payload_bound(const gw_params *params, size_t count, size_t *bytes)
@@ -56,32 +64,54 @@ gw_status gw_payload_bound(const gw_params *params, size_t count, size_t *bytes)
     return GW_OK;
 }
 
-/* Cuts the table of parts and their scratch blocks; used to measure and to cut. */
-static void cut_workspace(gw_arena *arena, gw_dtype dtype, unsigned parts, call *c)
+/* What a call takes from the workspace. */
+typedef struct needs {
+    gw_dtype dtype;
+    size_t count;
+    int encoding, feedback;
+    unsigned parts;
+} needs;
+
+/* Cuts the table of parts and their scratch blocks; used to measure and to cut. A codec that selects
+ * runs in one part, with a workspace of its own besides. */
+static void cut_workspace(gw_arena *arena, const gw_params *params, const needs *n, call *c)
 {
+    const gw_codec *codec = params->codec;
+    const unsigned parts = codec->grain != NULL ? n->parts : 1;
+    const int widens = n->dtype != GW_F32, spans = codec->grain != NULL;
     part *table = &c->only;
     if (parts > 1) {
         table = gw_arena_take(arena, parts, sizeof(part));
     }
     for (unsigned i = 0; i < parts; i++) {
-        float *scratch = dtype != GW_F32 ? gw_arena_take(arena, SCRATCH, sizeof(float)) : NULL;
-        if (table != NULL && !arena->failed) {
-            table[i] = (part){.scratch = scratch};
+        float *scratch = NULL, *decoded = NULL;
+        if (widens || (spans && n->feedback)) {
+            scratch = gw_arena_take(arena, SCRATCH, sizeof(float));
         }
+        if (spans && n->feedback) {
+            decoded = gw_arena_take(arena, SCRATCH, sizeof(float));
+        }
+        if (table != NULL && !arena->failed) {
+            table[i] = (part){.scratch = scratch, .decoded = decoded};
+        }
+    }
+    if (!spans && n->encoding) {
+        c->selecting = gw_arena_take(arena, codec->select_bytes(params, n->count), 1);
     }
     c->parts = table;
 }
 
-gw_status gw_codec_workspace(const gw_params *params, gw_dtype dtype, unsigned threads,
-                             size_t *bytes)
+gw_status gw_codec_workspace(const gw_params *params, gw_dtype dtype, size_t count, int feedback,
+                             unsigned threads, size_t *bytes)
 {
     if (gw_params_check(params, NULL) != GW_OK || gw_dtype_size(dtype) == 0 || threads == 0 ||
-        threads > GW_POOL_MAX_THREADS) {
+        threads > GW_POOL_MAX_THREADS || count > SIZE_MAX / 8) {
         return GW_ERR_ARG;
     }
     call unused = {0};
+    const needs n = {dtype, count, 1, feedback, threads};
     gw_arena arena = gw_arena_measuring();
-    cut_workspace(&arena, dtype, threads, &unused);
+    cut_workspace(&arena, params, &n, &unused);
     *bytes = gw_arena_need(&arena);
     return GW_OK;
 }
@@ -94,6 +124,28 @@ static size_t part_range(const call *c, unsigned index, size_t *begin)
     return left < c->per_part ? left : c->per_part;
 }
 
+/* One block of a part that is encoded through the scratch: m elements at `at` of the tensor, whose
+ * payload begins at `payload`. With feedback, g + r is coded and what was lost written to r′, all while
+ * the block is in cache: memory sees g and r read and r′ written, once. */
+static void encode_block(const call *c, part *mine, size_t at, size_t m, uint8_t *payload)
+{
+    const gw_codec *codec = c->job.params->codec;
+    if (c->job.dtype == GW_F32) { /* with feedback, or the scratch would not be used */
+        const float *g = (const float *)(const void *)c->in + at;
+        c->convert->sum(mine->scratch, g, c->residual + at, m);
+    } else {
+        c->convert->widen(c->job.dtype, c->in + at * gw_dtype_size(c->job.dtype), mine->scratch, m);
+        if (c->residual != NULL) {
+            c->convert->sum(mine->scratch, mine->scratch, c->residual + at, m);
+        }
+    }
+    codec->encode(&c->job, mine->scratch, m, c->first + at, payload, &mine->report);
+    if (c->residual != NULL) {
+        codec->decode(&c->job, payload, m, GW_SET, mine->decoded);
+        c->convert->difference(c->residual_after + at, mine->scratch, mine->decoded, m);
+    }
+}
+
 static void encode_part(void *arg, unsigned index)
 {
     const call *c = arg;
@@ -101,18 +153,16 @@ static void encode_part(void *arg, unsigned index)
     part *mine = &c->parts[index];
     size_t begin;
     const size_t n = part_range(c, index, &begin);
-    const uint8_t *in = c->in + begin * gw_dtype_size(c->job.dtype);
-    uint8_t *payload = c->payload_out + params->codec->bytes(params, begin);
     const uint32_t caller = gw_fp_enter();
     if (mine->scratch == NULL) {
-        params->codec->encode(&c->job, (const float *)(const void *)in, n, c->first + begin,
-                              payload, &mine->report);
+        const float *x = (const float *)(const void *)c->in + begin;
+        params->codec->encode(&c->job, x, n, c->first + begin,
+                              c->payload_out + params->codec->bytes(params, begin), &mine->report);
     }
-    for (size_t at = 0; mine->scratch != NULL && at < n; at += SCRATCH) {
-        const size_t m = n - at < SCRATCH ? n - at : SCRATCH;
-        c->convert->widen(c->job.dtype, in + at * gw_dtype_size(c->job.dtype), mine->scratch, m);
-        params->codec->encode(&c->job, mine->scratch, m, c->first + begin + at,
-                              payload + params->codec->bytes(params, at), &mine->report);
+    for (size_t at = begin; mine->scratch != NULL && at < begin + n; at += SCRATCH) {
+        const size_t left = begin + n - at;
+        encode_block(c, mine, at, left < SCRATCH ? left : SCRATCH,
+                     c->payload_out + params->codec->bytes(params, at));
     }
     gw_fp_leave(caller);
 }
@@ -145,7 +195,7 @@ static void decode_part(void *arg, unsigned index)
 
 /* Resolves instruction set, parts and scratch. *parts is how many to run. */
 static gw_status prepare(call *c, const gw_params *params, const gw_exec *exec,
-                         const gw_tensor *tensor, unsigned *parts)
+                         const gw_tensor *tensor, int encoding, unsigned *parts)
 {
     const gw_exec plain = {0};
     exec = exec != NULL ? exec : &plain;
@@ -172,38 +222,96 @@ static gw_status prepare(call *c, const gw_params *params, const gw_exec *exec,
     c->job.dtype = tensor->dtype;
     c->convert = gw_convert_for(isa);
     c->count = tensor->count;
-    const size_t grain = params->codec->grain(params);
-    const size_t grains = (size_t)gw_ceil_div(tensor->count, grain);
-    unsigned wanted = gw_pool_threads(exec->pool);
-    while (wanted > 1 && tensor->count / wanted < ELEMENTS_PER_THREAD) {
-        wanted--;
+    needs n = {tensor->dtype, tensor->count, encoding, c->residual != NULL, 1};
+    if (params->codec->grain != NULL) {
+        const size_t grain = params->codec->grain(params);
+        const size_t grains = (size_t)gw_ceil_div(tensor->count, grain);
+        unsigned wanted = gw_pool_threads(exec->pool);
+        while (wanted > 1 && tensor->count / wanted < ELEMENTS_PER_THREAD) {
+            wanted--;
+        }
+        c->per_part = (size_t)gw_ceil_div(grains, wanted) * grain;
+        n.parts = tensor->count == 0 ? 0 : (unsigned)gw_ceil_div(tensor->count, c->per_part);
     }
-    c->per_part = (size_t)gw_ceil_div(grains, wanted) * grain;
-    *parts = tensor->count == 0 ? 0 : (unsigned)gw_ceil_div(tensor->count, c->per_part);
     gw_arena arena = gw_arena_over(exec->workspace);
-    cut_workspace(&arena, tensor->dtype, *parts, c);
+    cut_workspace(&arena, params, &n, c);
+    *parts = n.parts;
     return arena.failed ? GW_ERR_WORKSPACE : GW_OK;
+}
+
+/* Runs a codec that selects, on this thread. Returns the payload's bytes. */
+static size_t encode_selected(call *c, const gw_tensor *in, gw_report *report)
+{
+    gw_source source = {.convert = c->convert,
+                        .in = in->data,
+                        .dtype = in->dtype,
+                        .count = in->count,
+                        .residual = c->residual,
+                        .after = c->residual_after,
+                        .scratch = c->only.scratch};
+    const uint32_t caller = gw_fp_enter();
+    const size_t written =
+        c->job.params->codec->select(&c->job, &source, c->payload_out, c->selecting, report);
+    gw_fp_leave(caller);
+    return written;
+}
+
+/* Entries into `out`, which begins with zeros if they are to be set; fp16 and bf16 block by block. */
+static void decode_selected(const call *c)
+{
+    const gw_codec *codec = c->job.params->codec;
+    const size_t width = gw_dtype_size(c->job.dtype);
+    gw_cursor cursor = {0};
+    const uint32_t caller = gw_fp_enter();
+    if (c->how == GW_SET && c->count != 0) {
+        memset(c->out, 0, c->count * width);
+    }
+    if (c->job.dtype == GW_F32) {
+        codec->scatter(&c->job, c->payload_in, c->count, &cursor, 0, c->count, c->how,
+                       (float *)(void *)c->out);
+    }
+    for (size_t at = 0; c->job.dtype != GW_F32 && at < c->count; at += SCRATCH) {
+        const size_t m = c->count - at < SCRATCH ? c->count - at : SCRATCH;
+        c->convert->widen(c->job.dtype, c->out + at * width, c->only.scratch, m);
+        codec->scatter(&c->job, c->payload_in, c->count, &cursor, at, m, c->how, c->only.scratch);
+        (void)c->convert->narrow(c->job.dtype, c->only.scratch, c->out + at * width, m);
+    }
+    gw_fp_leave(caller);
 }
 
 gw_status gw_encode(const gw_params *params, const gw_exec *exec, const gw_stream *stream,
                     const gw_tensor *in, void *payload, size_t capacity, size_t *written,
                     gw_report *report)
 {
-    call c = {0};
+    return gw_encode_feedback(params, exec, stream, in, NULL, NULL, payload, capacity, written,
+                              report);
+}
+
+gw_status gw_encode_feedback(const gw_params *params, const gw_exec *exec, const gw_stream *stream,
+                             const gw_tensor *in, const float *residual, float *residual_after,
+                             void *payload, size_t capacity, size_t *written, gw_report *report)
+{
+    call c = {.residual = residual, .residual_after = residual_after};
     unsigned parts = 0;
-    gw_status status = prepare(&c, params, exec, in, &parts);
+    gw_status status = prepare(&c, params, exec, in, 1, &parts);
     if (status != GW_OK) {
         return status;
     }
     const size_t bytes = (size_t)params->codec->bytes(params, in->count);
-    if (written == NULL || (payload == NULL && bytes != 0)) {
+    if (written == NULL || (payload == NULL && bytes != 0) ||
+        (residual == NULL) != (residual_after == NULL) ||
+        (residual != NULL && residual == residual_after)) {
         return GW_ERR_ARG;
     }
     if (stream == NULL && (params->codec->flags(params) & GW_CODEC_STOCHASTIC)) {
         return GW_ERR_ARG; /* a default stream would give every rank the same numbers */
     }
-    if (stream != NULL && stream->first % params->codec->grain(params) != 0) {
+    if (stream != NULL && stream->first != 0 &&
+        (params->codec->grain == NULL || stream->first % params->codec->grain(params) != 0)) {
         return GW_ERR_RANGE;
+    }
+    if (params->codec->grain == NULL && in->count > UINT32_MAX) {
+        return GW_ERR_UNSUPPORTED; /* indices of selected elements have 32 bits */
     }
     if (capacity < bytes) {
         return GW_ERR_CAPACITY;
@@ -212,16 +320,22 @@ gw_status gw_encode(const gw_params *params, const gw_exec *exec, const gw_strea
     c.first = stream != NULL ? stream->first : 0;
     c.in = in->data;
     c.payload_out = payload;
-    gw_pool_run(exec != NULL ? exec->pool : NULL, encode_part, &c, parts);
+    c.job.stream = stream;
     gw_report total = {0};
-    for (unsigned i = 0; i < parts; i++) {
-        total.non_finite += c.parts[i].report.non_finite;
-        total.overflowed += c.parts[i].report.overflowed;
+    size_t made = bytes;
+    if (params->codec->grain == NULL) {
+        made = encode_selected(&c, in, &total);
+    } else {
+        gw_pool_run(exec != NULL ? exec->pool : NULL, encode_part, &c, parts);
+        for (unsigned i = 0; i < parts; i++) {
+            total.non_finite += c.parts[i].report.non_finite;
+            total.overflowed += c.parts[i].report.overflowed;
+        }
     }
     if (report != NULL) {
         *report = total;
     }
-    *written = bytes;
+    *written = made;
     return GW_OK;
 }
 
@@ -230,7 +344,7 @@ gw_status gw_decode(const gw_params *params, const gw_exec *exec, const void *pa
 {
     call c = {0};
     unsigned parts = 0;
-    gw_status status = prepare(&c, params, exec, out, &parts);
+    gw_status status = prepare(&c, params, exec, out, 0, &parts);
     if (status != GW_OK) {
         return gw_fail(why, status, "%s", gw_status_string(status));
     }
@@ -238,13 +352,14 @@ gw_status gw_decode(const gw_params *params, const gw_exec *exec, const void *pa
     if ((how != GW_SET && how != GW_ADD) || (payload == NULL && bytes != 0)) {
         return gw_fail(why, GW_ERR_ARG, "%s", gw_status_string(GW_ERR_ARG));
     }
-    if (size != bytes) {
+    const int fixed = (params->codec->flags(params) & GW_CODEC_FIXED_SIZE) != 0;
+    if (size > bytes || (fixed && size < bytes)) {
         return gw_fail(why, size < bytes ? GW_ERR_TRUNCATED : GW_ERR_CORRUPT,
-                       "%s payload of %zu elements has %zu bytes, not %zu", params->codec->name,
-                       out->count, size, bytes);
+                       "%s payload of %zu elements has %zu bytes, not %s%zu", params->codec->name,
+                       out->count, size, fixed ? "" : "up to ", bytes);
     }
     if (params->codec->validate != NULL) {
-        status = params->codec->validate(params, payload, out->count, why);
+        status = params->codec->validate(params, payload, size, out->count, why);
         if (status != GW_OK) {
             return status;
         }
@@ -252,6 +367,10 @@ gw_status gw_decode(const gw_params *params, const gw_exec *exec, const void *pa
     c.payload_in = payload;
     c.how = how;
     c.out = out->data;
-    gw_pool_run(exec != NULL ? exec->pool : NULL, decode_part, &c, parts);
+    if (params->codec->grain == NULL) {
+        decode_selected(&c);
+    } else {
+        gw_pool_run(exec != NULL ? exec->pool : NULL, decode_part, &c, parts);
+    }
     return GW_OK;
 }

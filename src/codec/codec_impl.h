@@ -12,11 +12,23 @@
 /* One encode or decode, resolved: the same for all spans of a call. */
 typedef struct gw_job {
     const gw_params *params;
-    const void *kernels; /* the descriptor's entry for the instruction set in use */
-    uint64_t random_key; /* encode only */
-    gw_dtype dtype;      /* of the caller's tensor; the numbers here are fp32 already */
+    const gw_stream *stream; /* encode only; NULL where none was given */
+    const void *kernels;     /* the descriptor's entry for the instruction set in use */
+    uint64_t random_key;     /* encode only */
+    gw_dtype dtype;          /* of the caller's tensor; the numbers here are fp32 already */
 } gw_job;
 
+/* Where an encoding reads its numbers: source.h. */
+typedef struct gw_source gw_source;
+
+/* Where a decoding of ascending entries stands. */
+typedef struct gw_cursor {
+    uint64_t entry;    /* entries behind it */
+    uint64_t state[5]; /* the codec's own */
+} gw_cursor;
+
+/* A codec either codes spans that begin on a grain border (encode, decode), or selects over the whole
+ * tensor (select, scatter). */
 struct gw_codec {
     const char *name, *doc;
     const gw_param_info *params;
@@ -24,16 +36,29 @@ struct gw_codec {
     /* What the ranges of `params` cannot say; may be NULL. */
     gw_status (*check)(const gw_params *, gw_why *);
     uint32_t (*flags)(const gw_params *);
-    size_t (*grain)(const gw_params *);
-    /* Payload bytes of `count` elements. Additive over grains, so it also locates a span. */
+    /* Payload bytes of `count` elements; the most, if not GW_CODEC_FIXED_SIZE. For codecs with a grain
+     * additive over grains, so it also locates a span. */
     uint64_t (*bytes)(const gw_params *, uint64_t count);
-    /* Looks at every payload byte that can be wrong; may be NULL. `payload` has bytes(count). */
-    gw_status (*validate)(const gw_params *, const uint8_t *payload, uint64_t count, gw_why *);
+    /* Looks at every payload byte that can be wrong; may be NULL. `size` is what bytes() allows. */
+    gw_status (*validate)(const gw_params *, const uint8_t *payload, size_t size, uint64_t count,
+                          gw_why *);
+
+    size_t (*grain)(const gw_params *); /* NULL: this codec selects */
     /* `first` is the global index of x[0]. */
     void (*encode)(const gw_job *, const float *x, size_t n, uint64_t first, uint8_t *payload,
                    gw_report *);
     /* Reads a validated payload. */
     void (*decode)(const gw_job *, const uint8_t *payload, size_t n, gw_apply, float *out);
+
+    /* Workspace of select. */
+    uint64_t (*select_bytes)(const gw_params *, uint64_t count);
+    /* Encodes everything; returns the bytes written, at most bytes(). */
+    size_t (*select)(const gw_job *, gw_source *, uint8_t *payload, void *workspace, gw_report *);
+    /* Sets or adds the entries of a validated payload that fall into [begin, begin + n); `out` has
+     * zeros where nothing was added yet. Called with ascending ranges and one cursor, zeroed at first. */
+    void (*scatter)(const gw_job *, const uint8_t *payload, uint64_t count, gw_cursor *,
+                    uint64_t begin, size_t n, gw_apply, float *out);
+
     /* Inner loops by gw_isa; NULL is not built. What they are is the codec's own business. */
     const void *kernels[GW_ISA_COUNT];
 };
@@ -42,6 +67,15 @@ struct gw_codec {
 static inline uint32_t gw_param(const gw_params *params, int index)
 {
     return (uint32_t)params->value[index];
+}
+
+static inline uint64_t gw_count_non_finite(const float *x, size_t n)
+{
+    uint64_t count = 0;
+    for (size_t i = 0; i < n; i++) {
+        count += (gw_bits(x[i]) & GW_ABS_MASK) >= GW_INF_BITS;
+    }
+    return count;
 }
 
 static inline uint64_t gw_ceil_div(uint64_t a, uint64_t b)
@@ -59,6 +93,11 @@ static inline uint64_t gw_ceil_div(uint64_t a, uint64_t b)
 #    define GW_AVX512(table) (&(table))
 #else
 #    define GW_AVX512(table) NULL
+#endif
+#ifdef GW_HAVE_NEON
+#    define GW_NEON(table) (&(table))
+#else
+#    define GW_NEON(table) NULL
 #endif
 
 #endif

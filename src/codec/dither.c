@@ -11,7 +11,7 @@ static const gw_param_info params[] = {
     GW_BUCKET_BITS_PARAM,
     GW_BUCKET_SIZE_PARAM,
     GW_BUCKET_NORM_PARAM,
-    {"rounding", "stochastic is unbiased", 0, 1, 0, rounding_words},
+    {"rounding", "stochastic is unbiased", 0, 1, 0, rounding_words, 0},
 };
 
 static uint32_t flags(const gw_params *p)
@@ -39,5 +39,6 @@ const gw_codec gw_codec_dither = {
     .validate = gw_bucket_validate,
     .encode = gw_bucket_encode,
     .decode = gw_bucket_decode,
-    .kernels = {NULL, &gw_dither_scalar, GW_AVX2(gw_dither_avx2), GW_AVX512(gw_dither_avx512)},
+    .kernels = {NULL, &gw_dither_scalar, GW_AVX2(gw_dither_avx2), GW_AVX512(gw_dither_avx512),
+                GW_NEON(gw_dither_neon)},
 };

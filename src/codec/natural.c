@@ -15,7 +15,7 @@ enum { BITS };
 enum { BLOCK = GW_NATURAL_BLOCK };
 
 static const gw_param_info params[] = {
-    {"bits", "8: one byte, block base; 9: sign and exponent planes, whole range", 8, 9, 8, NULL},
+    {"bits", "8: one byte, block base; 9: sign and exponent planes, whole range", 8, 9, 8, NULL, 0},
 };
 
 static uint32_t flags(const gw_params *p)
@@ -177,8 +177,10 @@ static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, 
     }
 }
 
-static gw_status validate(const gw_params *p, const uint8_t *payload, uint64_t count, gw_why *why)
+static gw_status validate(const gw_params *p, const uint8_t *payload, size_t payload_bytes,
+                          uint64_t count, gw_why *why)
 {
+    (void)payload_bytes; /* follows from count */
     if (gw_param(p, BITS) == 9) {
         if (count % 8 != 0 && payload[bytes(p, count) - 1] >> count % 8 != 0) {
             return gw_fail(why, GW_ERR_CORRUPT, "natural: unused sign bits are not zero");
@@ -226,5 +228,6 @@ const gw_codec gw_codec_natural = {
     .validate = validate,
     .encode = encode,
     .decode = decode,
-    .kernels = {NULL, &gw_natural_scalar, GW_AVX2(gw_natural_avx2), GW_AVX512(gw_natural_avx512)},
+    .kernels = {NULL, &gw_natural_scalar, GW_AVX2(gw_natural_avx2), GW_AVX512(gw_natural_avx512),
+                GW_NEON(gw_natural_neon)},
 };

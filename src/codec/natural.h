@@ -35,5 +35,8 @@ extern const gw_natural_kernels gw_natural_avx2;
 #ifdef GW_HAVE_AVX512
 extern const gw_natural_kernels gw_natural_avx512;
 #endif
+#ifdef GW_HAVE_NEON
+extern const gw_natural_kernels gw_natural_neon;
+#endif
 
 #endif

@@ -36,5 +36,6 @@ const gw_codec gw_codec_ndither = {
     .validate = gw_bucket_validate,
     .encode = gw_bucket_encode,
     .decode = gw_bucket_decode,
-    .kernels = {NULL, &gw_ndither_scalar, GW_AVX2(gw_ndither_avx2), GW_AVX512(gw_ndither_avx512)},
+    .kernels = {NULL, &gw_ndither_scalar, GW_AVX2(gw_ndither_avx2), GW_AVX512(gw_ndither_avx512),
+                GW_NEON(gw_ndither_neon)},
 };

@@ -42,7 +42,7 @@ gw_status gw_params_check(const gw_params *params, gw_why *why)
     for (size_t i = 0; i < codec->n_params; i++) {
         const gw_param_info *info = &codec->params[i];
         const double v = params->value[i];
-        if (!(v >= info->min && v <= info->max) || v != floor(v)) {
+        if (!(v >= info->min && v <= info->max) || (!info->fractional && v != floor(v))) {
             char range[128];
             describe_range(info, range, sizeof range);
             return gw_fail(why, GW_ERR_RANGE, "%s: %s=%.17g is not one of %s", codec->name,
@@ -52,7 +52,32 @@ gw_status gw_params_check(const gw_params *params, gw_why *why)
     return codec->check != NULL ? codec->check(params, why) : GW_OK;
 }
 
-/* A word of the parameter, or a whole number. */
+/* Digits, perhaps with a point: strtod would also take blanks, signs, "nan", and the locale's own
+ * decimal point. Up to 15 digits over a power of ten is rounded once, as strtod would. */
+static int parse_number(const char *text, int fractional, double *out)
+{
+    static const double power[16] = {1,   1e1, 1e2,  1e3,  1e4,  1e5,  1e6,  1e7,
+                                     1e8, 1e9, 1e10, 1e11, 1e12, 1e13, 1e14, 1e15};
+    int digits = 0, behind = -1; /* behind the point; -1 before one was seen */
+    double value = 0;
+    for (; *text != '\0'; text++) {
+        if (*text == '.' && fractional && behind < 0 && digits > 0) {
+            behind = 0;
+        } else if (*text >= '0' && *text <= '9' && digits < 15) {
+            value = 10 * value + (*text - '0');
+            digits++;
+            behind += behind >= 0;
+        } else {
+            return 0;
+        }
+    }
+    const uint32_t caller = gw_fp_enter(); /* the same number whatever the caller's rounding */
+    *out = value / power[behind > 0 ? behind : 0];
+    gw_fp_leave(caller);
+    return digits > 0 && behind != 0;
+}
+
+/* A word of the parameter, or a number. */
 static gw_status parse_value(const gw_codec *codec, const gw_param_info *info, const char *text,
                              double *out, gw_why *why)
 {
@@ -68,15 +93,10 @@ static gw_status parse_value(const gw_codec *codec, const gw_param_info *info, c
         return gw_fail(why, GW_ERR_UNKNOWN, "%s: %s=%s is not one of %s", codec->name, info->name,
                        text, range);
     }
-    /* Digits alone: strtod would also take blanks, signs, "nan", and the locale's decimal point. */
-    const size_t digits = strspn(text, "0123456789");
-    if (digits == 0 || digits > 9 || text[digits] != '\0') {
-        return gw_fail(why, GW_ERR_ARG, "%s: %s=%s is not a whole number of up to 9 digits",
-                       codec->name, info->name, text);
-    }
-    *out = 0;
-    for (size_t i = 0; i < digits; i++) {
-        *out = 10 * *out + (text[i] - '0');
+    if (!parse_number(text, info->fractional, out)) {
+        return gw_fail(why, GW_ERR_ARG, "%s: %s=%s is not a %s", codec->name, info->name, text,
+                       info->fractional ? "number of up to 15 digits"
+                                        : "whole number of up to 15 digits");
     }
     return GW_OK;
 }
@@ -147,6 +167,23 @@ gw_status gw_params_parse(gw_params *params, const char *spec, gw_why *why)
     return status;
 }
 
+/* As few digits as give the same number again, whatever the locale's decimal point. */
+static int print_number(char *text, size_t size, const char *mark, const char *name, double value)
+{
+    char digits[40] = "";
+    for (int behind = 0; behind <= 20; behind++) {
+        double again = 0;
+        (void)snprintf(digits, sizeof digits, "%.*f", behind, value);
+        for (char *c = digits; *c != '\0'; c++) {
+            *c = *c >= '0' && *c <= '9' ? *c : '.';
+        }
+        if (parse_number(digits, 1, &again) && again == value) {
+            break;
+        }
+    }
+    return snprintf(text, size, "%s%s=%s", mark, name, digits);
+}
+
 gw_status gw_params_print(const gw_params *params, char *text, size_t size)
 {
     if (params == NULL || text == NULL || gw_params_check(params, NULL) != GW_OK) {
@@ -162,8 +199,7 @@ gw_status gw_params_print(const gw_params *params, char *text, size_t size)
             n = snprintf(text + used, size - used, "%s%s=%s", mark, info->name,
                          info->words[(int)(params->value[i] - info->min)]);
         } else {
-            n = snprintf(text + used, size - used, "%s%s=%.17g", mark, info->name,
-                         params->value[i]);
+            n = print_number(text + used, size - used, mark, info->name, params->value[i]);
         }
         used += n > 0 ? (size_t)n : 0;
     }

@@ -3,6 +3,7 @@
 #include <gradwire/frame.h>
 
 #include "base/little_endian.h"
+#include "base/name.h"
 #include "base/why.h"
 
 #define XXH_INLINE_ALL
@@ -52,35 +53,6 @@ static gw_status check_dims(const gw_segment *s, gw_why *why)
     return GW_OK;
 }
 
-/* No NUL, no overlong or surrogate form: names end up in JSON and on terminals. */
-static int is_utf8_name(const uint8_t *s, size_t n)
-{
-    static const uint32_t smallest[5] = {0, 1, 0x80, 0x800, 0x10000};
-    for (size_t i = 0; i < n;) {
-        const uint32_t lead = s[i];
-        const size_t len = lead < 0x80       ? 1
-                           : lead >> 5 == 6  ? 2
-                           : lead >> 4 == 14 ? 3
-                           : lead >> 3 == 30 ? 4
-                                             : 0;
-        if (len == 0 || len > n - i) {
-            return 0;
-        }
-        uint32_t point = len == 1 ? lead : lead & (0x7Fu >> len);
-        for (size_t j = 1; j < len; j++) {
-            if (s[i + j] >> 6 != 2) {
-                return 0;
-            }
-            point = point << 6 | (s[i + j] & 0x3Fu);
-        }
-        if (point < smallest[len] || point > 0x10FFFF || (point >= 0xD800 && point < 0xE000)) {
-            return 0;
-        }
-        i += len;
-    }
-    return 1;
-}
-
 /* What a writer may ask for; a reader checks the same of what it reads. */
 static gw_status check_segment(const gw_segment *s, gw_why *why)
 {
@@ -94,8 +66,7 @@ static gw_status check_segment(const gw_segment *s, gw_why *why)
     if (s->n_dims > GW_FRAME_MAX_DIMS) {
         return gw_fail(why, GW_ERR_RANGE, "%u dims, at most %d", s->n_dims, GW_FRAME_MAX_DIMS);
     }
-    if (s->name_bytes > GW_FRAME_MAX_NAME ||
-        !is_utf8_name((const uint8_t *)s->name, s->name_bytes)) {
+    if (s->name_bytes > GW_FRAME_MAX_NAME || !gw_name_is_utf8(s->name, s->name_bytes)) {
         return gw_fail(why, GW_ERR_RANGE,
                        "the name is longer than %d bytes, has a NUL or is not UTF-8",
                        GW_FRAME_MAX_NAME);

@@ -26,6 +26,15 @@ static const char *const all_specs[] = {
     "dither:bits=4,rounding=nearest",
     "dither:bits=3,rounding=nearest",
     "dither:bits=8,rounding=nearest,bucket=128",
+    "sign",
+    "sign:bucket=64",
+    "topk:density=0.01",
+    "topk:density=0.3,values=natural",
+    "randk:density=0.05",
+    "randk:density=0.02,values=natural",
+    "adacomp:bin=50",
+    "adacomp:bin=500,factor=1.5",
+    "adacomp:bin=63,cap=400",
 };
 enum { ALL_SPECS = sizeof all_specs / sizeof all_specs[0] };
 

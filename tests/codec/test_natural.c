@@ -249,7 +249,7 @@ static void overflow_is_counted(void **state)
         const gw_params p = params_of(nine ? "natural:bits=9" : "natural:bits=8");
         const gw_stream stream = {.seed = 9};
         const gw_tensor in = {x, N, GW_F32};
-        gw_report report = {99, 99};
+        gw_report report = {99, 99, 99};
         size_t written;
         assert_int_equal(
             gw_encode(&p, NULL, &stream, &in, payload, sizeof payload, &written, &report), GW_OK);

@@ -11,7 +11,11 @@ static void good_specs(void **state)
         {"cast:to=f32", "cast:to=f32"},
         {"dither:bucket=128,bits=3", "dither:bits=3,bucket=128,norm=max,rounding=stochastic"},
         {"dither:rounding=nearest", "dither:bits=4,bucket=512,norm=max,rounding=nearest"},
-        {"ndither:norm=max", "ndither:bits=4,bucket=512,norm=max"}};
+        {"ndither:norm=max", "ndither:bits=4,bucket=512,norm=max"},
+        {"topk:density=0.1", "topk:density=0.1,values=f32"},
+        {"topk:density=0.00001,values=natural", "topk:density=0.00001,values=natural"},
+        {"randk", "randk:density=0.01,values=f32"},
+        {"adacomp:bin=50,factor=1.5", "adacomp:bin=50,factor=1.5,cap=0"}};
     for (size_t i = 0; i < sizeof pairs / sizeof pairs[0]; i++) {
         const gw_params p = params_of(pairs[i][0]);
         char text[128];
@@ -40,7 +44,14 @@ static void bad_specs(void **state)
         {"natural:bits=nan", "bits=nan is not a whole number", GW_ERR_ARG},
         {"natural:bits= 8", "is not a whole number", GW_ERR_ARG},
         {"natural:bits=1e1", "is not a whole number", GW_ERR_ARG},
-        {"natural:bits=8888888888", "is not a whole number", GW_ERR_ARG},
+        {"natural:bits=8888888888", "is not one of 8 to 9", GW_ERR_RANGE},
+        {"natural:bits=8888888888888888", "is not a whole number", GW_ERR_ARG},
+        {"natural:bits=8.0", "is not a whole number", GW_ERR_ARG},
+        {"topk:density=.1", "is not a number", GW_ERR_ARG},
+        {"topk:density=1.", "is not a number", GW_ERR_ARG},
+        {"topk:density=0.0.1", "is not a number", GW_ERR_ARG},
+        {"topk:density=0", "density=0 is not one of", GW_ERR_RANGE},
+        {"topk:density=1.5", "density=1.5 is not one of", GW_ERR_RANGE},
         {"natural:bits=7", "bits=7 is not one of 8 to 9", GW_ERR_RANGE},
         {"dither:bits=9", "bits=9 is not one of 2 to 8", GW_ERR_RANGE},
         {"dither:bucket=32", "bucket=32 is not one of 64 to 8192", GW_ERR_RANGE},

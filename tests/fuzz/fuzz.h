@@ -39,14 +39,27 @@ static inline uint64_t fuzz_take(fuzz_input *in, size_t bytes)
     return value;
 }
 
-/* One byte a parameter, most of them good: small ranges wrap, large ones go by powers of two. */
+/* A value of the parameter: ranges of few whole numbers wrap, larger ones go by powers of two, and
+ * those of any number are cut into even steps. */
+static inline double fuzz_value(const gw_param_info *info, unsigned b)
+{
+    const double span = info->max - info->min + 1;
+    if (info->min != floor(info->min)) {
+        return info->min + (info->max - info->min) * (b % 64) / 63;
+    }
+    if (span <= 64) {
+        return info->min + b % (unsigned)span;
+    }
+    return info->min > 0 ? ldexp(info->min, (int)(b % 8)) : ldexp(1, (int)(b % 16)) - 1;
+}
+
+/* One byte a parameter, most of them good. */
 static inline void fuzz_take_params(fuzz_input *in, const gw_codec *codec, gw_params *params)
 {
     REQUIRE(gw_params_init(params, codec) == GW_OK);
     for (size_t i = 0; i < gw_codec_param_count(codec); i++) {
         const gw_param_info *info = gw_codec_param(codec, i);
         const unsigned b = (unsigned)fuzz_take(in, 1);
-        const double span = info->max - info->min + 1;
         switch (b) {
         case 0xFF:
             params->value[i] = info->min - 1;
@@ -61,8 +74,7 @@ static inline void fuzz_take_params(fuzz_input *in, const gw_codec *codec, gw_pa
             params->value[i] = NAN;
             break;
         default:
-            params->value[i] =
-                span <= 64 ? info->min + b % (unsigned)span : ldexp(info->min, (int)(b % 8));
+            params->value[i] = fuzz_value(info, b);
         }
     }
 }
@@ -124,13 +136,18 @@ static inline void fuzz_release(fuzz_buffer *b)
 /* ---- running ---- */
 
 /* With the workspace that gw_codec_workspace asks for, exactly, which may lie anywhere. */
-static inline gw_exec fuzz_exec(const gw_params *params, gw_dtype dtype, gw_isa isa, size_t shift,
-                                fuzz_buffer *workspace)
+static inline gw_exec fuzz_exec(const gw_params *params, gw_dtype dtype, size_t count, gw_isa isa,
+                                size_t shift, fuzz_buffer *workspace)
 {
     size_t bytes = 0;
-    REQUIRE(gw_codec_workspace(params, dtype, 1, &bytes) == GW_OK);
+    REQUIRE(gw_codec_workspace(params, dtype, count, 0, 1, &bytes) == GW_OK);
     *workspace = fuzz_acquire(bytes, shift);
     return (gw_exec){.isa = isa, .workspace = {workspace->data, bytes}};
+}
+
+static inline int fuzz_fixed_size(const gw_params *params)
+{
+    return (gw_params_flags(params) & GW_CODEC_FIXED_SIZE) != 0;
 }
 
 static inline int fuzz_isa_runs(const gw_params *params, int isa)

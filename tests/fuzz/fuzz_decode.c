@@ -45,7 +45,7 @@ static gw_status decode(const call *c, gw_isa isa, fuzz_buffer *out)
     fuzz_buffer workspace = {0}, before = filled_output(c);
     gw_exec exec = {.isa = isa};
     if (good) {
-        exec = fuzz_exec(&c->params, c->dtype, isa, c->mode & UNALIGNED ? 1 : 0, &workspace);
+        exec = fuzz_exec(&c->params, c->dtype, 0, isa, c->mode & UNALIGNED ? 1 : 0, &workspace);
         exec.workspace.size >>= c->mode & NO_SPACE ? 1 : 0;
     }
     *out = filled_output(c);
@@ -91,7 +91,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     }
     size_t wanted = 0;
     c.payload = fuzz_copy(in.at, in.left, c.mode & UNALIGNED ? 1 : 0);
-    if ((c.mode & FIT) && !(c.mode & HUGE_COUNT) &&
+    if ((c.mode & FIT) && !(c.mode & HUGE_COUNT) && fuzz_fixed_size(&c.params) &&
         gw_payload_bound(&c.params, c.count, &wanted) == GW_OK) {
         fuzz_release(&c.payload);
         c.payload = fuzz_acquire(wanted, c.mode & UNALIGNED ? 1 : 0);

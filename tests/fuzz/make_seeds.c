@@ -91,7 +91,7 @@ static size_t encode(const gw_params *params, gw_dtype dtype, size_t n, uint8_t 
 {
     static uint8_t data[9000 * 4];
     fuzz_buffer workspace;
-    const gw_exec exec = fuzz_exec(params, dtype, GW_ISA_SCALAR, 0, &workspace);
+    const gw_exec exec = fuzz_exec(params, dtype, n, GW_ISA_SCALAR, 0, &workspace);
     const gw_stream stream = {.seed = 1};
     const gw_tensor in = {data, n, dtype};
     size_t written = 0;

@@ -17,7 +17,7 @@ for target; do
     mkdir -p "$work/$target" "$work/$target-found"
     cp -r "$here/corpus/$target/." "$work/$target"
     status=0
-    "$program" "$work/$target" -max_total_time="$seconds" -max_len=4400 -timeout=20 -rss_limit_mb=2048 \
+    "$program" "$work/$target" -max_total_time="$seconds" -max_len=4400 -timeout=10 -report_slow_units=1000 -rss_limit_mb=2048 \
         -print_final_stats=1 -artifact_prefix="$work/$target-found/" >"$work/$target.log" 2>&1 || status=$?
     executions=$(sed -n 's/^stat::number_of_executed_units: *//p' "$work/$target.log")
     coverage=$(sed -n 's/^#[0-9]*\t.* cov: \([0-9]*\) .*/\1/p' "$work/$target.log" | tail -1)

@@ -50,6 +50,15 @@ def by_oracle(segment, frame, bits):
         return gwframe.encode_natural(bits, segment.dtype, p["bits"], stream)
     if segment.codec_name == "ndither":
         return gwframe.encode_ndither(bits, segment.dtype, p["bits"], p["bucket"], stream)
+    if segment.codec_name == "sign":
+        return gwframe.encode_sign(bits, p["bucket"])
+    if segment.codec_name == "topk":
+        return gwframe.encode_topk(bits, segment.dtype, p["density"], p["values"], stream)
+    if segment.codec_name == "randk":
+        key = gwframe.randk_key(frame.seed, frame.step, segment.tensor)
+        return gwframe.encode_randk(bits, segment.dtype, p["density"], p["values"], key, stream)
+    if segment.codec_name == "adacomp":
+        return gwframe.encode_adacomp(bits, None, p["bin"], p["factor"], p["cap"])
     return gwframe.encode_dither(bits, segment.dtype, p["bits"], p["bucket"], p["rounding"], stream)
 
 

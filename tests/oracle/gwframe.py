@@ -22,6 +22,7 @@ import math
 import struct
 import sys
 from array import array
+from decimal import Decimal
 
 M32 = 0xFFFFFFFF
 M64 = 0xFFFFFFFFFFFFFFFF
@@ -274,19 +275,25 @@ def rounded(patterns, dtype):
 
 # ---- Codecs: names, parameters, sizes ------------------------------------------------------------
 
-CAST, NATURAL, NDITHER, DITHER = 1, 2, 3, 4
+CAST, NATURAL, NDITHER, DITHER, ADACOMP, TOPK, RANDK, SIGN = 1, 2, 3, 4, 5, 6, 7, 8
 NATURAL_BLOCK = 4096
+ADACOMP_HEADER = 16
 
 
 class Param:
     """A parameter's name, rule, and default; words are names for some of its values."""
 
-    def __init__(self, name, low, high, default, power_of_two=False, words=None):
+    def __init__(self, name, low, high, default, power_of_two=False, words=None, whole=True):
         self.name, self.low, self.high, self.default = name, low, high, default
-        self.power_of_two, self.words = power_of_two, words or {}
+        self.power_of_two, self.words, self.whole = power_of_two, words or {}, whole
 
     def check(self, value, where):
-        """The fp64 value as an int, or FrameError."""
+        """The fp64 value, as an int unless it may be any number; or FrameError."""
+        if not self.whole:
+            if not self.low <= value <= self.high:  # nor is NaN
+                raise FrameError("%s: parameter %s is %r, not in %r ... %r"
+                                 % (where, self.name, value, self.low, self.high))
+            return value
         if not math.isfinite(value) or value != int(value):
             raise FrameError("%s: parameter %s is %r, not a whole number" % (where, self.name, value))
         value = int(value)
@@ -301,12 +308,19 @@ class Param:
 _BITS = Param("bits", 2, 8, 4)
 _BUCKET = Param("bucket", 64, 8192, 512, power_of_two=True)
 _NORM = Param("norm", 0, 0, 0, words={0: "max"})
+_DENSITY = Param("density", 1e-6, 1.0, 0.01, whole=False)
+_VALUES = Param("values", 0, 1, 0, words={0: "f32", 1: "natural"})
 CODECS = {
     CAST: ("cast", [Param("to", F32, BF16, BF16, words=TYPE_NAMES)]),
     NATURAL: ("natural", [Param("bits", 8, 9, 8)]),
     NDITHER: ("ndither", [_BITS, _BUCKET, _NORM]),
     DITHER: ("dither", [_BITS, _BUCKET, _NORM,
                         Param("rounding", 0, 1, 0, words={0: "stochastic", 1: "nearest"})]),
+    ADACOMP: ("adacomp", [Param("bin", 1, 16383, 500), Param("factor", 1.0, 8.0, 2.0, whole=False),
+                          Param("cap", 0, 1 << 40, 0)]),
+    TOPK: ("topk", [_DENSITY, _VALUES]),
+    RANDK: ("randk", [_DENSITY, _VALUES]),
+    SIGN: ("sign", [Param("bucket", 64, 8192, 4096, power_of_two=True)]),
 }
 
 
@@ -321,9 +335,12 @@ class Segment:
 
     @property
     def spec(self):
-        words = {p.name: p.words for p in CODECS[self.codec][1]}
+        def show(param, value):
+            if not param.whole:  # as short as it can be told, and never with an exponent
+                return format(Decimal(repr(value)), "f") if value != int(value) else int(value)
+            return param.words.get(value, value)
         return self.codec_name + ":" + ",".join(
-            "%s=%s" % (key, words[key].get(value, value)) for key, value in self.params.items())
+            "%s=%s" % (p.name, show(p, self.params[p.name])) for p in CODECS[self.codec][1])
 
 
 class Frame:
@@ -339,48 +356,248 @@ def bucket_sizes(count, size):
     return [size] * (count // size) + ([count % size] if count % size else [])
 
 
+def sent_of(density, count):
+    """k: how many elements topk and randk send."""
+    return min(count, max(1, math.floor(density * count + 0.5))) if count else 0
+
+
+def value_bytes(values, k):
+    """The bytes of k sent values."""
+    return k + -(-k // NATURAL_BLOCK) if values else 4 * k
+
+
+def low_bits(count, k):
+    """l: the largest number with k 2^l <= n."""
+    return (count // k).bit_length() - 1 if k else 0
+
+
+def list_sizes(count, k):
+    """(l, bytes of the low bits, bytes of the high bits) of a list of k indices below count."""
+    low = low_bits(count, k)
+    upper = k + (count - 1 >> low) if k else 0
+    return low, -(-k * low // 8), -(-upper // 8)
+
+
+def entry_bytes_of(bin_size):
+    """w: the bytes of an adacomp entry."""
+    return 1 if bin_size <= 63 else 2
+
+
+def adacomp_most(params, count):
+    """The most bytes that an adacomp payload may have."""
+    bitmap = -(-count // 8)
+    if params["cap"] == 0:
+        return ADACOMP_HEADER + 2 * bitmap
+    empty = entry_bytes_of(params["bin"]) * -(-count // params["bin"])
+    return max(params["cap"], ADACOMP_HEADER + min(bitmap, empty))
+
+
+def payload_sizes(codec, params, count):
+    """(fewest, most) bytes a payload must have: the same but for adacomp."""
+    if codec == ADACOMP:
+        return ADACOMP_HEADER, adacomp_most(params, count)
+    size = payload_size(codec, params, count)
+    return size, size
+
+
 def payload_size(codec, params, count):
-    """The bytes a payload must have."""
+    """The bytes a payload must have, where they follow from the number of elements."""
     if codec == CAST:
         return count * (4 if params["to"] == F32 else 2)
     if codec == NATURAL:
         return count + (-(-count // NATURAL_BLOCK) if params["bits"] == 8 else -(-count // 8))
-    bits, bucket = params["bits"], params["bucket"]
+    if codec in (TOPK, RANDK):
+        k = sent_of(params["density"], count)
+        size = value_bytes(params["values"], k)
+        return size + (8 if codec == RANDK else sum(list_sizes(count, k)[1:]))
+    bits, bucket = 1 if codec == SIGN else params["bits"], params["bucket"]
     # Only the last bucket can end inside a byte: a full one has a multiple of 64 elements.
     full, rest = divmod(count, bucket)
     return full * (4 + bucket * bits // 8) + (4 + -(-rest * bits // 8) if rest else 0)
 
 
+def _check(holds, message, *values):
+    if not holds:
+        raise FrameError(message % values)
+
+
+def _check_unused(data, at, bits, what, where):
+    """The bits of a string of so many bits that begins at byte at, from its end to its last byte's."""
+    end = at + -(-bits // 8)
+    if bits % 8 and data[end - 1] >> bits % 8:
+        raise FrameError("%s: unused %s bits are not zero at byte %d of the payload"
+                         % (where, what, end - 1))
+
+
+def _check_natural8(data, at, count, where):
+    for m in bucket_sizes(count, NATURAL_BLOCK):
+        _check(1 <= data[at] <= 128, "%s: base %d at byte %d of the payload is not in 1 ... 128",
+               where, data[at], at)
+        at += 1 + m
+
+
+def _check_natural9(data, count, where):
+    at = 0
+    for m in bucket_sizes(count, NATURAL_BLOCK):
+        _check_unused(data, at + m, m, "sign", where)
+        at += m + -(-m // 8)
+
+
+def _check_buckets(data, count, bucket, bits, what, where):
+    at = 0
+    for m in bucket_sizes(count, bucket):
+        scale = _u32(data, at)
+        _check(scale < INF_BITS or scale == NAN_BITS,
+               "%s: scale 0x%08X at byte %d of the payload is corrupt", where, scale, at)
+        _check_unused(data, at + 4, m * bits, what, where)
+        at += 4 + -(-m * bits // 8)
+
+
 def check_payload(segment, where):
     """The rules that a payload of the right size can still break."""
-    data, params = segment.payload, segment.params
+    data, params, count = segment.payload, segment.params, segment.count
     if segment.codec == CAST:
         return  # every bit pattern is a number
-    if segment.codec == NATURAL:
-        at = 0
-        for m in bucket_sizes(segment.count, NATURAL_BLOCK):
-            if params["bits"] == 8:
-                if not 1 <= data[at] <= 128:
-                    raise FrameError("%s: base %d at byte %d of the payload is not in 1 ... 128"
-                                     % (where, data[at], at))
-                at += 1 + m
-            else:
-                at += m + -(-m // 8)
-                if m % 8 and data[at - 1] >> m % 8:
-                    raise FrameError("%s: unused sign bits are not zero at byte %d of the payload"
-                                     % (where, at - 1))
-        return
-    at = 0
-    for m in bucket_sizes(segment.count, params["bucket"]):
-        scale = _u32(data, at)
-        if scale >= INF_BITS and scale != NAN_BITS:
-            raise FrameError("%s: scale 0x%08X at byte %d of the payload is corrupt"
-                             % (where, scale, at))
-        end = at + 4 + -(-m * params["bits"] // 8)
-        if m * params["bits"] % 8 and data[end - 1] >> m * params["bits"] % 8:
-            raise FrameError("%s: unused code bits are not zero at byte %d of the payload"
-                             % (where, end - 1))
-        at = end
+    if segment.codec == NATURAL and params["bits"] == 8:
+        _check_natural8(data, 0, count, where)
+    elif segment.codec == NATURAL:
+        _check_natural9(data, count, where)
+    elif segment.codec == ADACOMP:
+        adacomp_sent(data, count, params["bin"], where)
+    elif segment.codec in (TOPK, RANDK):
+        if params["values"]:
+            k = sent_of(params["density"], count)
+            _check_natural8(data, 8 if segment.codec == RANDK else 0, k, where)
+        if segment.codec == TOPK:
+            topk_indices(data, count, params, where)
+    elif segment.codec == SIGN:
+        _check_buckets(data, count, params["bucket"], 1, "sign", where)
+    else:
+        _check_buckets(data, count, params["bucket"], params["bits"], "code", where)
+
+
+# ---- Which elements a payload sends --------------------------------------------------------------
+
+_SET_BITS = [[j for j in range(8) if v >> j & 1] for v in range(256)]
+
+
+def set_bits(data):
+    """The numbers of the set bits, ascending."""
+    return [8 * at + j for at, v in enumerate(data) if v for j in _SET_BITS[v]]
+
+
+def unpack_wide(packed, bits, count):
+    """Packed codes of any width, as a list. Eight of them fill `bits` bytes."""
+    if bits == 0:
+        return [0] * count
+    mask = (1 << bits) - 1
+    shifts = [bits * j for j in range(8)]
+    packed = packed + bytes(-len(packed) % bits)
+    groups = [int.from_bytes(packed[at:at + bits], "little") for at in range(0, len(packed), bits)]
+    return [group >> shift & mask for group in groups for shift in shifts][:count]
+
+
+def topk_indices(payload, count, params, where):
+    """The indices of a topk payload of the right size, ascending; or FrameError."""
+    k = sent_of(params["density"], count)
+    low, low_size, _ = list_sizes(count, k)
+    at = value_bytes(params["values"], k)
+    _check_unused(payload, at, k * low, "low", where)
+    positions = set_bits(payload[at + low_size:])
+    _check(len(positions) == k, "%s: %d ones in the high bits, but %d elements are sent",
+           where, len(positions), k)
+    lows = unpack_wide(payload[at:at + low_size], low, k)
+    indices = [position - j << low | rest for j, (position, rest) in enumerate(zip(positions, lows))]
+    for before, after in zip(indices, indices[1:]):
+        if after <= before:
+            raise FrameError("%s: index %d after index %d" % (where, after, before))
+    _check(not indices or indices[-1] < count, "%s: index %d of %d elements",
+           where, indices[-1] if indices else 0, count)
+    return indices
+
+
+def randk_indices(key, count, k):
+    """The elements that randk sends: one of each stratum."""
+    if k == 0:
+        return []
+    size, longer = divmod(count, k)
+    longer_words = words(key, longer)
+    out = [j * (size + 1) + (word_j * (size + 1) >> 32) for j, word_j in enumerate(longer_words)]
+    if size == 1:
+        return out + list(range(longer * 2, count))
+    first = longer * (size + 1)
+    return out + [first + j * size + (word_j * size >> 32)
+                  for j, word_j in enumerate(words(key, k - longer, longer))]
+
+
+def _adacomp_entries(payload, count, bin_size, entries, where):
+    """Form 0 -> (indices, signs)."""
+    width = entry_bytes_of(bin_size)
+    _check(len(payload) == ADACOMP_HEADER + width * entries,
+           "%s: %d bytes, but %d entries of %d bytes take %d", where, len(payload), entries, width,
+           ADACOMP_HEADER + width * entries)
+    empty = 0x3F if width == 1 else 0x3FFF  # the index of a bin that sends nothing
+    sign, last = empty + 1, 2 * (empty + 1)
+    bins = -(-count // bin_size)
+    indices, signs = [], []
+    first = marks = 0  # the bin's first element, the bins that have ended
+    least, length = 0, min(bin_size, count)  # of the next index
+    for j, v in enumerate(le_array("B" if width == 1 else "H", payload[ADACOMP_HEADER:])):
+        _check(marks < bins, "%s: entry %d of %d comes after the last of %d bins", where, j, entries, bins)
+        index = v & empty
+        if index == empty:
+            _check(not v & sign, "%s: entry %d, of an empty bin, has a sign", where, j)
+            _check(v & last and least == 0, "%s: entry %d, of an empty bin, is not alone in it", where, j)
+        else:
+            _check(index < length, "%s: entry %d has index %d in a bin of %d elements",
+                   where, j, index, length)
+            _check(index >= least, "%s: entry %d has index %d after index %d", where, j, index, least - 1)
+            indices.append(first + index)
+            signs.append(1 if v & sign else 0)
+            least = index + 1
+        if v & last:
+            marks += 1
+            first += bin_size
+            least, length = 0, min(bin_size, count - first)
+    _check(marks == bins, "%s: %d last marks, but %d bins", where, marks, bins)
+    return indices, signs
+
+
+def _adacomp_bitmap(payload, count, sent, where):
+    """Form 1 -> (indices, signs)."""
+    middle = ADACOMP_HEADER + -(-count // 8)
+    _check(len(payload) == middle + -(-sent // 8),
+           "%s: %d bytes, but a bitmap of %d elements and %d signs take %d", where, len(payload), count,
+           sent, middle + -(-sent // 8))
+    _check_unused(payload, ADACOMP_HEADER, count, "bitmap", where)
+    _check_unused(payload, middle, sent, "sign", where)
+    indices = set_bits(payload[ADACOMP_HEADER:middle])
+    _check(len(indices) == sent, "%s: %d bits of the bitmap are set, but %d elements are sent",
+           where, len(indices), sent)
+    signs = [0] * sent
+    for j in set_bits(payload[middle:]):
+        signs[j] = 1
+    return indices, signs
+
+
+def adacomp_sent(payload, count, bin_size, where):
+    """(pattern of S, indices, signs), or None for a non-finite tensor; or FrameError.
+
+    Everything about the payload but its length's bound is checked here.
+    """
+    _check(len(payload) >= ADACOMP_HEADER, "%s: %d bytes, fewer than a header's 16", where, len(payload))
+    form, zero, scale, sent = payload[0], payload[1:4], _u32(payload, 4), _u64(payload, 8)
+    _check(form <= 2, "%s: form %d is unknown", where, form)
+    _check(not any(zero), "%s: the zero bytes at byte 1 of the payload are not zero", where)
+    if form == 2:
+        _check(scale == NAN_BITS, "%s: scale 0x%08X in form 2", where, scale)
+        _check(sent == 0, "%s: %d elements sent in form 2", where, sent)
+        _check(len(payload) == ADACOMP_HEADER, "%s: %d bytes in form 2, not 16", where, len(payload))
+        return None
+    _check(scale < INF_BITS, "%s: scale 0x%08X at byte 4 of the payload is corrupt", where, scale)
+    if form == 0:
+        return (scale, *_adacomp_entries(payload, count, bin_size, sent, where))
+    return (scale, *_adacomp_bitmap(payload, count, sent, where))
 
 
 # ---- Reading a frame -----------------------------------------------------------------------------
@@ -388,11 +605,6 @@ def check_payload(segment, where):
 HEADER_BYTES = 64
 ENTRY_BYTES = 40
 MAGIC = b"GWF\x1a"
-
-
-def _check(holds, message, *values):
-    if not holds:
-        raise FrameError(message % values)
 
 
 def _read_entry(data, at, header_end, index, hashed):
@@ -436,9 +648,9 @@ def _read_entry(data, at, header_end, index, hashed):
         raise FrameError("%s: the name is not UTF-8" % where) from None
     _check(not any(data[at + used:at + entry_bytes]), "%s: padding after the name is not zero", where)
 
-    expected = payload_size(codec, params, count)
-    _check(size == expected, "%s: payload of %d bytes, but %d elements of %s take %d",
-           where, size, count, codec_name, expected)
+    fewest, most = payload_sizes(codec, params, count)
+    _check(fewest <= size <= most, "%s: payload of %d bytes, but %d elements of %s take %s",
+           where, size, count, codec_name, fewest if fewest == most else "%d to %d" % (fewest, most))
     segment = Segment(codec, dtype, dims, count, params, name, tensor, b"")
     return segment, size, digest, at + entry_bytes
 
@@ -599,17 +811,66 @@ def _decode_buckets(codec, params, payload, count):
     return array("I", out.tobytes())
 
 
+def _decode_sign(payload, count, bucket):
+    out = bytearray()
+    tables = [bytes(top | v for v in range(256)) for top in range(128)]  # byte 3 of S, with a sign
+    at = 0
+    for m in bucket_sizes(count, bucket):
+        scale, end = payload[at:at + 4], at + 4 + -(-m // 8)
+        part = bytearray(scale * m)
+        if _u32(scale, 0) != NAN_BITS:
+            signs = b"".join([_SIGN_TABLE[v] for v in payload[at + 4:end]])[:m]
+            part[3::4] = signs.translate(tables[scale[3]])
+        out += part
+        at = end
+    return le_array("I", out)
+
+
+def _decode_values(payload, values, k):
+    """k sent values, patterns."""
+    return _decode_natural8(payload, k) if values else le_array("I", payload[:4 * k])
+
+
+def _scattered(count, indices, values):
+    """Patterns: the values at their indices, +0 elsewhere."""
+    out = array("I", bytes(4)) * count
+    for i, v in zip(indices, values):
+        out[i] = v
+    return out
+
+
+def _decode_adacomp(payload, count, bin_size):
+    found = adacomp_sent(payload, count, bin_size, "payload")
+    if found is None:
+        return array("I", [NAN_BITS]) * count
+    scale, indices, signs = found
+    both = (scale, scale | 0x80000000)
+    return _scattered(count, indices, [both[sign] for sign in signs])
+
+
+def decode_patterns(codec, params, payload, count):
+    """The fp32 patterns of a payload that keeps all rules, before rounding to the tensor's type."""
+    if codec == CAST:
+        return widen(payload, params["to"])
+    if codec == NATURAL:
+        return (_decode_natural9 if params["bits"] == 9 else _decode_natural8)(payload, count)
+    if codec == SIGN:
+        return _decode_sign(payload, count, params["bucket"])
+    if codec == ADACOMP:
+        return _decode_adacomp(payload, count, params["bin"])
+    if codec == TOPK:
+        indices = topk_indices(payload, count, params, "payload")
+        return _scattered(count, indices, _decode_values(payload, params["values"], len(indices)))
+    if codec == RANDK:
+        k = sent_of(params["density"], count)
+        indices = randk_indices(_u64(payload, 0), count, k)
+        return _scattered(count, indices, _decode_values(payload[8:], params["values"], k))
+    return _decode_buckets(codec, params, payload, count)
+
+
 def decode(segment):
     """The segment's values: array('f'); fp16 and bf16 tensors rounded to their type."""
-    codec, params, payload, count = segment.codec, segment.params, segment.payload, segment.count
-    if codec == CAST:
-        patterns = widen(payload, params["to"])
-    elif codec == NATURAL and params["bits"] == 9:
-        patterns = _decode_natural9(payload, count)
-    elif codec == NATURAL:
-        patterns = _decode_natural8(payload, count)
-    else:
-        patterns = _decode_buckets(codec, params, payload, count)
+    patterns = decode_patterns(segment.codec, segment.params, segment.payload, segment.count)
     return array("f", rounded(patterns, segment.dtype).tobytes())
 
 
@@ -641,6 +902,24 @@ def word(key, t):
     x ^= k1
     x = x * 0xD35A2D97 & M32
     return x ^ x >> 16
+
+
+def words(key, count, first=0):
+    """word(first), word(first + 1) ...: as many, and faster than one by one."""
+    out = []
+    t, end = first, first + count
+    while t < end:
+        stop = min(end, ((t >> 32) + 1) << 32)  # k stays the same up to there
+        k = _mix((key + (t >> 32) * 0xD1B54A32D192ED03) & M64)
+        k1 = k >> 32
+        x = (k + (t & M32) * 0x9E3779B9) & M32
+        for _ in range(t, stop):
+            y = (x ^ x >> 16) * 0x21F0AAAD & M32
+            y = (y ^ y >> 15 ^ k1) * 0xD35A2D97 & M32
+            out.append(y ^ y >> 16)
+            x = x + 0x9E3779B9 & M32
+        t = stop
+    return out
 
 
 def r23(key, i):
@@ -683,11 +962,13 @@ def natural_level(b, r, dtype, base):
     return natural_exponent(b, r, dtype) - base + 1
 
 
-def encode_natural(values_bits, dtype, bits, stream, first=0):
+def encode_natural(values_bits, dtype, bits, stream, first=0, indices=None):
+    """indices: those of the values in their tensor, where they are not first, first + 1 ..."""
+    indices = range(first, first + len(values_bits)) if indices is None else indices
     out = bytearray()
     for start in range(0, len(values_bits), NATURAL_BLOCK):
-        block = [(b, stream.r(first + start + j))
-                 for j, b in enumerate(values_bits[start:start + NATURAL_BLOCK])]
+        block = [(b, stream.r(i)) for b, i in zip(values_bits[start:start + NATURAL_BLOCK],
+                                                  indices[start:start + NATURAL_BLOCK])]
         finite = [(b & 0x7FFFFFFF) < INF_BITS for b, _ in block]
         if bits == 9:
             exponents = [natural_exponent(b, r, dtype) if ok else 255
@@ -768,6 +1049,161 @@ def encode_cast(values_bits, to):
         return struct.pack("<%dI" % len(values_bits), *values_bits)
     narrow = f16_from_f32 if to == F16 else bf16_from_f32
     return struct.pack("<%dH" % len(values_bits), *[narrow(b) for b in values_bits])
+
+
+def sign_scale(part):
+    """S of one bucket, a pattern."""
+    largest = max(b & 0x7FFFFFFF for b in part)
+    if largest >= INF_BITS:
+        return NAN_BITS
+    p = 2.0 ** -64 if largest > 0x71800000 else 1.0
+    lane = [0.0] * 32
+    for i, b in enumerate(part):
+        lane[i % 32] = fl(lane[i % 32] + fl(float_of(b & 0x7FFFFFFF) * p))
+    for h in (16, 8, 4, 2, 1):
+        for j in range(h):
+            lane[j] = fl(lane[j] + lane[j + h])
+    return bits_of(fl(fl(lane[0] / len(part)) / p))
+
+
+def encode_sign(values_bits, bucket):
+    out = bytearray()
+    for start in range(0, len(values_bits), bucket):
+        part = values_bits[start:start + bucket]
+        scale = sign_scale(part)
+        signs = [0] * len(part)
+        if 0 < scale < INF_BITS:
+            signs = [1 if b > 0x80000000 else 0 for b in part]  # -0 is not below zero
+        out += struct.pack("<I", scale) + pack_codes(signs, 1)
+    return bytes(out)
+
+
+def with_residual(g_bits, r_bits):
+    """G = fl(g + r), patterns; g itself without a residual."""
+    if r_bits is None:
+        return list(g_bits)
+    return [bits_of(fl(float_of(g) + float_of(r))) for g, r in zip(g_bits, r_bits)]
+
+
+def after_feedback(g_bits, r_bits, decoded_bits):
+    """r' = fl(G - y), patterns; y is decoded_bits, fp32 before any rounding to the tensor's type."""
+    return [bits_of(fl(float_of(b) - float_of(y)))
+            for b, y in zip(with_residual(g_bits, r_bits), decoded_bits)]
+
+
+# The encoders from here on take G, in place of g, where there is a residual; adacomp needs both.
+
+def _encode_values(values_bits, dtype, values, stream, indices):
+    sent = [values_bits[i] for i in indices]
+    if values:
+        return encode_natural(sent, dtype, 8, stream, indices=indices)
+    return struct.pack("<%dI" % len(sent), *sent)
+
+
+def encode_list(indices, count):
+    """Ascending indices -> low bits, high bits."""
+    low, _, high_size = list_sizes(count, len(indices))
+    high = sum(1 << ((i >> low) + j) for j, i in enumerate(indices))
+    return (pack_codes([i & ((1 << low) - 1) for i in indices], low)
+            + high.to_bytes(high_size, "little"))
+
+
+def encode_topk(values_bits, dtype, density, values, stream):
+    """values: 0 fp32, 1 natural."""
+    n = len(values_bits)
+    order = sorted(range(n), key=lambda i: (-(values_bits[i] & 0x7FFFFFFF), i))
+    indices = sorted(order[:sent_of(density, n)])
+    return _encode_values(values_bits, dtype, values, stream, indices) + encode_list(indices, n)
+
+
+def randk_key(seed, step, tensor):
+    """K: the same on every rank."""
+    return random_key(seed, step, tensor, M32, M32)
+
+
+def encode_randk(values_bits, dtype, density, values, key, stream):
+    """key: randk_key, for the indices; stream: the rank's own, for rounding."""
+    n = len(values_bits)
+    k = sent_of(density, n)
+    head = struct.pack("<Q", key)
+    if any(b & 0x7FFFFFFF >= INF_BITS for b in values_bits):
+        if not values:
+            return head + struct.pack("<I", NAN_BITS) * k
+        return head + b"".join(b"\x01" + b"\x80" * m for m in bucket_sizes(k, NATURAL_BLOCK))
+    return head + _encode_values(values_bits, dtype, values, stream, randk_indices(key, n, k))
+
+
+def adacomp_select(g_bits, r_bits, bin_size, factor):
+    """(pattern of S, [(index, sign)] of the elements to be sent), or None if some G is non-finite."""
+    wanted = with_residual(g_bits, r_bits)
+    if any(b & 0x7FFFFFFF >= INF_BITS for b in wanted):
+        return None
+    d = fl(factor - 1.0)
+    maxima, chosen = [], []
+    for start in range(0, len(wanted), bin_size):
+        part = wanted[start:start + bin_size]
+        m_b = max(b & 0x7FFFFFFF for b in part)
+        maxima.append(m_b)
+        for i, b in enumerate(part, start):
+            h = fl(float_of(b) + fl(d * float_of(g_bits[i])))
+            if b & 0x7FFFFFFF and bits_of(h) & 0x7FFFFFFF >= m_b:
+                chosen.append((i, b >> 31))
+    total = 0.0
+    for start in range(0, len(maxima), 256):
+        part = 0.0
+        for m_b in maxima[start:start + 256]:
+            part += float_of(m_b)
+        total += part
+    return bits_of(fl(total / len(maxima))) if maxima else 0, chosen
+
+
+def adacomp_entries(chosen, count, bin_size):
+    """The entries of form 0 (without the header) as numbers."""
+    empty = 0x3F if entry_bytes_of(bin_size) == 1 else 0x3FFF
+    bins = [[] for _ in range(-(-count // bin_size))]
+    for i, sign in chosen:
+        bins[i // bin_size].append(i % bin_size | sign * (empty + 1))
+    out = []
+    for entries in bins:
+        entries = entries or [empty]
+        out += entries[:-1] + [entries[-1] | 2 * (empty + 1)]
+    return out
+
+
+def adacomp_payload(form, scale, chosen, count, bin_size):
+    """The payload that sends the chosen elements in form 0 or 1."""
+    if form == 0:
+        entries = adacomp_entries(chosen, count, bin_size)
+        body = struct.pack("<%d%s" % (len(entries), " BH"[entry_bytes_of(bin_size)]), *entries)
+        return struct.pack("<B3xIQ", form, scale, len(entries)) + body
+    bitmap = sum(1 << i for i, _ in chosen).to_bytes(-(-count // 8), "little")
+    return struct.pack("<B3xIQ", form, scale, len(chosen)) + bitmap + pack_codes([s for _, s in chosen], 1)
+
+
+def encode_adacomp(g_bits, r_bits, bin_size, factor, cap):
+    """r_bits may be None."""
+    count = len(g_bits)
+    selected = adacomp_select(g_bits, r_bits, bin_size, factor)
+    if selected is None:
+        return struct.pack("<B3xIQ", 2, NAN_BITS, 0)
+    scale, chosen = selected
+    most = adacomp_most({"bin": bin_size, "cap": cap}, count)
+
+    def held(form):
+        """The longest beginning that fits: (elements, -bytes, -form, payload), or None if not even none do."""
+        low, high = -1, len(chosen)  # payloads do not get shorter with more elements
+        while low < high:
+            middle = (low + high + 1) // 2
+            if len(adacomp_payload(form, scale, chosen[:middle], count, bin_size)) <= most:
+                low = middle
+            else:
+                high = middle - 1
+        if low < 0:
+            return None
+        payload = adacomp_payload(form, scale, chosen[:low], count, bin_size)
+        return low, -len(payload), -form, payload
+
+    return max(found for found in (held(0), held(1)) if found)[3]
 
 
 # ---- Input files of --against --------------------------------------------------------------------
@@ -997,6 +1433,8 @@ def main(argv=None):
                     file.write(le_bytes(part))
     except (FrameError, InputError, OSError) as error:
         return _fail(path, error)
+    except MemoryError:  # 16 bytes of adacomp may stand for any number of NaNs
+        return _fail(path, "more elements than fit into memory")
     if args.json:
         print_json(rows)
     else:

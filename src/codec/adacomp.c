@@ -1,0 +1,453 @@
+/* adacomp: from every bin of the residual gradient what is about as large as the bin's maximum, as one
+ * bit of sign and one scale a tensor. Operator: adacomp_core.h, docs/numerics.md section 8. Payload:
+ * docs/wire-format.md 3.8. Patents may cover it: docs/codecs.md.
+ *
+ * The scale is the mean of all bins' maxima, so a residual is final only after the last bin. First
+ * pass, bin by bin in cache: maximum, then marks in a bitmap, G to r′. Second pass, over the marks
+ * alone: entries, and the scale off r′. */
+#include "codec/adacomp.h"
+
+#include "base/little_endian.h"
+#include "codec/source.h"
+
+#include <string.h>
+
+enum { BIN, FACTOR, CAP };
+enum { HEADER = 16, SMALL_BIN = 63, SUM_RUN = 256 };
+enum { ENTRIES, BITMAP, NON_FINITE };
+
+static const gw_param_info params[] = {
+    {"bin", "elements of a bin; 50 for convolutions, 500 for others", 1, 16383, 500, NULL, 0},
+    {"factor", "how much more than its share the newest gradient counts", 1, 8, 2, NULL, 1},
+    {"cap", "most payload bytes; 0 is the bitmap's size", 0, 1099511627776.0, 0, NULL, 0},
+};
+
+static uint32_t flags(const gw_params *p)
+{
+    (void)p;
+    return GW_CODEC_WANTS_FEEDBACK;
+}
+
+/* Entries: their bytes, and where sign and last mark stand. */
+static uint32_t entry_bytes(const gw_params *p)
+{
+    return gw_param(p, BIN) <= SMALL_BIN ? 1 : 2;
+}
+
+static uint32_t index_bits(const gw_params *p)
+{
+    return gw_param(p, BIN) <= SMALL_BIN ? 6 : 14;
+}
+
+static uint64_t bins_of(const gw_params *p, uint64_t count)
+{
+    return gw_ceil_div(count, gw_param(p, BIN));
+}
+
+static uint64_t bytes(const gw_params *p, uint64_t count)
+{
+    const uint64_t bitmap = gw_ceil_div(count, 8), marks = entry_bytes(p) * bins_of(p, count);
+    const uint64_t least = HEADER + (bitmap < marks ? bitmap : marks);
+    const uint64_t cap = (uint64_t)p->value[CAP];
+    return cap == 0 ? HEADER + 2 * bitmap : cap > least ? cap : least;
+}
+
+/* Workspace: the bitmap of what is sent, one word more than it needs. */
+static uint64_t select_bytes(const gw_params *p, uint64_t count)
+{
+    (void)p;
+    return (gw_ceil_div(count, 64) + 1) * sizeof(uint64_t);
+}
+
+/* ---- scalar loops ---- */
+
+static uint32_t top(const float *g, const float *r, size_t n)
+{
+    uint32_t largest = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t a = gw_bits(r != NULL ? g[i] + r[i] : g[i]) & GW_ABS_MASK;
+        largest = a > largest ? a : largest;
+    }
+    return largest;
+}
+
+static void mark(const float *g, const float *r, size_t n, float d, uint32_t limit, float *after,
+                 uint64_t *sent, uint64_t at)
+{
+    for (size_t i = 0; i < n; i++) {
+        const float fresh = g[i], G = r != NULL ? fresh + r[i] : fresh;
+        if (after != NULL) {
+            after[i] = G;
+        }
+        if (gw_adacomp_sends(G, fresh, d, limit)) {
+            sent[(at + i) / 64] |= (uint64_t)1 << (at + i) % 64;
+        }
+    }
+}
+
+const gw_adacomp_kernels gw_adacomp_scalar = {top, mark};
+
+/* ---- first pass ---- */
+
+typedef struct survey {
+    uint64_t *sent;           /* bitmap */
+    uint64_t chosen, entries; /* bits set; entries that they and the empty bins take */
+    float scale;
+    uint64_t non_finite;
+} survey;
+
+/* Bits set in [begin, end). */
+static uint64_t count_bits(const uint64_t *bits, uint64_t begin, uint64_t end)
+{
+    uint64_t n = 0;
+    while (begin < end) {
+        const uint64_t shift = begin % 64, left = end - begin,
+                       here = 64 - shift < left ? 64 - shift : left;
+        const uint64_t word = bits[begin / 64] >> shift;
+        n += (uint64_t)__builtin_popcountll(here < 64 ? word & (((uint64_t)1 << here) - 1) : word);
+        begin += here;
+    }
+    return n;
+}
+
+/* Bins may be longer than a block of fp16 or bf16 that is widened at once: those are cut at whole bins, or
+ * the bin is taken in pieces. fp32 has no such limit. */
+static void survey_bin(const gw_job *job, gw_source *source, uint64_t at, size_t n, survey *s,
+                       uint32_t *largest)
+{
+    const gw_adacomp_kernels *kernels = job->kernels;
+    const float d = (float)(job->params->value[FACTOR] - 1);
+    const size_t piece = source->dtype == GW_F32 ? n : GW_SOURCE_BLOCK;
+    *largest = 0;
+    for (size_t i = 0; i < n; i += piece) {
+        const size_t m = n - i < piece ? n - i : piece;
+        const float *g = gw_source_gradient(source, at + i, m);
+        const uint32_t t =
+            kernels->top(g, source->residual != NULL ? source->residual + at + i : NULL, m);
+        *largest = t > *largest ? t : *largest;
+    }
+    for (size_t i = 0; i < n; i += piece) {
+        const size_t m = n - i < piece ? n - i : piece;
+        const float *g = gw_source_gradient(source, at + i, m);
+        const float *r = source->residual != NULL ? source->residual + at + i : NULL;
+        /* a dead bin sends nothing: a limit of 0 would let every H pass, but G = 0 stops them */
+        kernels->mark(g, r, m, d, *largest, source->after != NULL ? source->after + at + i : NULL,
+                      s->sent, at + i);
+    }
+}
+
+static void run_survey(const gw_job *job, gw_source *source, survey *s)
+{
+    const size_t bin = gw_param(job->params, BIN);
+    double total = 0, run = 0;
+    uint64_t number = 0;
+    memset(s->sent, 0, (size_t)select_bytes(job->params, source->count));
+    for (uint64_t at = 0; at < source->count; at += bin) {
+        const size_t n = source->count - at < bin ? (size_t)(source->count - at) : bin;
+        uint32_t largest;
+        survey_bin(job, source, at, n, s, &largest);
+        source->summed = at + n;
+        for (size_t i = 0; largest >= GW_INF_BITS && i < n; i++) {
+            s->non_finite += (gw_bits(gw_source_one(source, at + i)) & GW_ABS_MASK) >= GW_INF_BITS;
+        }
+        run += (double)gw_float(largest);
+        if (++number % SUM_RUN == 0) {
+            total += run;
+            run = 0;
+        }
+        const uint64_t here = count_bits(s->sent, at, at + n);
+        s->chosen += here;
+        s->entries += here > 0 ? here : 1;
+    }
+    s->scale = number > 0 ? (float)((total + run) / (double)number) : 0;
+}
+
+/* ---- what fits ---- */
+
+/* The form to send, after taking off what does not fit: bits from the first that does not on. */
+static int fit(const gw_params *p, uint64_t count, survey *s, gw_report *report)
+{
+    const uint64_t room = bytes(p, count) - HEADER, width = entry_bytes(p), bin = gw_param(p, BIN);
+    const uint64_t bitmap = gw_ceil_div(count, 8), bins = bins_of(p, count);
+    const uint64_t size0 = s->entries * width, size1 = bitmap + gw_ceil_div(s->chosen, 8);
+    if (size0 <= room || size1 <= room) {
+        return size0 <= room && (size0 <= size1 || size1 > room) ? ENTRIES : BITMAP;
+    }
+    /* An entry is free for the first element of a bin, whose mark it replaces. */
+    const int can0 = room / width >= bins, can1 = room >= bitmap; /* at least one can: bytes() */
+    uint64_t spare = can0 ? room / width - bins : 0;
+    const uint64_t holds1 = can1 ? 8 * (room - bitmap) : 0;
+    uint64_t holds0 = 0, end0 = 0, end1 = 0, number = 0, last_bin = UINT64_MAX;
+    int open0 = can0;
+    for (uint64_t w = 0; w < gw_ceil_div(count, 64); w++) {
+        for (uint64_t word = s->sent[w]; word != 0; word &= word - 1, number++) {
+            const uint64_t i = 64 * w + (uint64_t)__builtin_ctzll(word);
+            const int first = i / bin != last_bin;
+            open0 = open0 && (first || spare > 0);
+            if (open0) {
+                spare -= !first;
+                last_bin = i / bin;
+                holds0 = number + 1;
+                end0 = i + 1;
+            }
+            if (number < holds1) {
+                end1 = i + 1;
+            }
+        }
+    }
+    const int form = can0 && (!can1 || holds0 >= holds1) ? ENTRIES : BITMAP;
+    const uint64_t end = form == ENTRIES ? end0 : end1, kept = form == ENTRIES ? holds0 : holds1;
+    for (uint64_t i = end; i < count; i++) {
+        s->sent[i / 64] &= ~((uint64_t)1 << i % 64);
+    }
+    report->held_back += s->chosen - kept;
+    s->chosen = kept;
+    return form;
+}
+
+/* ---- second pass ---- */
+
+/* Sign of G of an element that is sent; takes its value off r′. */
+static uint32_t take(gw_source *source, float scale, uint64_t i)
+{
+    const float G = gw_source_one(source, i);
+    const uint32_t negative = gw_bits(G) >> 31;
+    if (source->after != NULL) {
+        source->after[i] = G - gw_adacomp_value(scale, negative);
+    }
+    return negative;
+}
+
+static uint8_t *close_bin(uint8_t *out, uint32_t width, int any)
+{
+    if (any) {
+        out[-1] |= 0x80; /* last */
+        return out;
+    }
+    memset(out, 0xFF, width);
+    out[width - 1] = 0xBF; /* index all ones, sign 0, last */
+    return out + width;
+}
+
+size_t gw_adacomp_entries(const gw_params *p, gw_source *source, const uint64_t *sent, float scale,
+                          uint8_t *begin)
+{
+    const uint32_t width = entry_bytes(p), sign_at = index_bits(p);
+    const uint64_t bin = gw_param(p, BIN);
+    uint64_t first = 0; /* of the open bin */
+    uint8_t *out = begin;
+    int any = 0;
+    for (uint64_t w = 0; w < gw_ceil_div(source->count, 64); w++) {
+        for (uint64_t word = sent[w]; word != 0; word &= word - 1) {
+            const uint64_t i = 64 * w + (uint64_t)__builtin_ctzll(word);
+            for (; i >= first + bin; first += bin, any = 0) {
+                out = close_bin(out, width, any);
+            }
+            const uint32_t entry = (uint32_t)(i - first) | take(source, scale, i) << sign_at;
+            out[0] = (uint8_t)entry;
+            if (width == 2) {
+                out[1] = (uint8_t)(entry >> 8);
+            }
+            out += width;
+            any = 1;
+        }
+    }
+    for (; first < source->count; first += bin, any = 0) {
+        out = close_bin(out, width, any);
+    }
+    return (size_t)(out - begin);
+}
+
+static size_t write_bitmap(gw_source *source, const survey *s, uint8_t *begin)
+{
+    const uint64_t bitmap = gw_ceil_div(source->count, 8);
+    uint8_t *signs = begin + bitmap;
+    uint64_t j = 0;
+    memcpy(begin, s->sent, (size_t)bitmap); /* little-endian */
+    memset(signs, 0, (size_t)gw_ceil_div(s->chosen, 8));
+    for (uint64_t w = 0; w < gw_ceil_div(source->count, 64); w++) {
+        for (uint64_t word = s->sent[w]; word != 0; word &= word - 1, j++) {
+            const uint64_t i = 64 * w + (uint64_t)__builtin_ctzll(word);
+            signs[j / 8] |= (uint8_t)(take(source, s->scale, i) << j % 8);
+        }
+    }
+    return (size_t)(bitmap + gw_ceil_div(s->chosen, 8));
+}
+
+static size_t select(const gw_job *job, gw_source *source, uint8_t *payload, void *workspace,
+                     gw_report *report)
+{
+    survey s = {.sent = workspace};
+    run_survey(job, source, &s);
+    memset(payload, 0, HEADER);
+    if (s.non_finite != 0) {
+        report->non_finite += s.non_finite;
+        payload[0] = NON_FINITE;
+        gw_put_u32(payload + 4, GW_NAN_BITS);
+        return HEADER;
+    }
+    const int form = fit(job->params, source->count, &s, report);
+    size_t size = 0;
+    payload[0] = (uint8_t)form;
+    gw_put_u32(payload + 4, gw_bits(s.scale));
+    if (form == ENTRIES) {
+        size = gw_adacomp_entries(job->params, source, s.sent, s.scale, payload + HEADER);
+        gw_put_u64(payload + 8, size / entry_bytes(job->params));
+    } else {
+        size = write_bitmap(source, &s, payload + HEADER);
+        gw_put_u64(payload + 8, s.chosen);
+    }
+    return HEADER + size;
+}
+
+/* ---- reading ---- */
+
+static uint32_t entry_at(const uint8_t *entries, uint32_t width, uint64_t j)
+{
+    return width == 1 ? entries[j] : gw_get_u16(entries + 2 * j);
+}
+
+static gw_status validate_entries(const gw_params *p, const uint8_t *entries, uint64_t n,
+                                  uint64_t count, gw_why *why)
+{
+    const uint32_t width = entry_bytes(p), bits = index_bits(p), empty = (1u << bits) - 1;
+    const uint64_t bin = gw_param(p, BIN);
+    uint64_t first = 0;
+    int64_t before = -1; /* in the open bin */
+    for (uint64_t j = 0; j < n; j++) {
+        const uint32_t e = entry_at(entries, width, j), index = e & empty;
+        const uint64_t length = count - first < bin ? count - first : bin;
+        const int last = (int)(e >> (bits + 1)),
+                  mark = index == empty && last && before < 0 && !(e >> bits & 1);
+        if (first >= count || (!mark && (index >= length || (int64_t)index <= before))) {
+            return gw_fail(why, GW_ERR_CORRUPT,
+                           "adacomp: entry %llu (index %u) is outside of its bin or does not "
+                           "ascend, or there are too many bins",
+                           (unsigned long long)j, index);
+        }
+        before = last ? -1 : (int64_t)index;
+        first += last ? bin : 0;
+    }
+    if (before >= 0 || first < count) {
+        return gw_fail(why, GW_ERR_CORRUPT, "adacomp: the last mark of a bin is missing");
+    }
+    return GW_OK;
+}
+
+static gw_status validate_bitmap(const uint8_t *bitmap, uint64_t chosen, uint64_t count,
+                                 gw_why *why)
+{
+    const uint64_t size = gw_ceil_div(count, 8);
+    uint64_t ones = 0;
+    for (uint64_t i = 0; i < size; i++) {
+        ones += (uint64_t)__builtin_popcount(bitmap[i]);
+    }
+    if (ones != chosen || (count % 8 != 0 && bitmap[size - 1] >> count % 8 != 0) ||
+        (chosen % 8 != 0 && bitmap[size + chosen / 8] >> chosen % 8 != 0)) {
+        return gw_fail(why, GW_ERR_CORRUPT,
+                       "adacomp: %llu elements in the bitmap, not %llu, or unused bits are set",
+                       (unsigned long long)ones, (unsigned long long)chosen);
+    }
+    return GW_OK;
+}
+
+static gw_status validate(const gw_params *p, const uint8_t *payload, size_t size, uint64_t count,
+                          gw_why *why)
+{
+    if (size < HEADER) {
+        return gw_fail(why, GW_ERR_TRUNCATED, "adacomp: %zu bytes, the header alone has %d", size,
+                       HEADER);
+    }
+    const uint32_t form = payload[0], scale = gw_get_u32(payload + 4);
+    const uint64_t n = gw_get_u64(payload + 8), left = size - HEADER;
+    if (form > NON_FINITE || payload[1] != 0 || payload[2] != 0 || payload[3] != 0) {
+        return gw_fail(why, GW_ERR_CORRUPT,
+                       "adacomp: form %u is unknown, or reserved bytes are not zero", form);
+    }
+    if (form == NON_FINITE ? scale != GW_NAN_BITS : scale >= GW_INF_BITS) {
+        return gw_fail(why, GW_ERR_CORRUPT, "adacomp: a scale of pattern %08X in form %u", scale,
+                       form);
+    }
+    const uint64_t bitmap = gw_ceil_div(count, 8);
+    const int fits = form == NON_FINITE ? n == 0 && left == 0
+                     : form == ENTRIES  ? n <= left && n * entry_bytes(p) == left
+                                        : n <= count && bitmap + gw_ceil_div(n, 8) == left;
+    if (!fits) {
+        return gw_fail(why, GW_ERR_CORRUPT, "adacomp: %llu entries do not make %llu bytes",
+                       (unsigned long long)n, (unsigned long long)left);
+    }
+    return form == ENTRIES  ? validate_entries(p, payload + HEADER, n, count, why)
+           : form == BITMAP ? validate_bitmap(payload + HEADER, n, count, why)
+                            : GW_OK;
+}
+
+static void put(float *out, gw_apply how, float v)
+{
+    *out = how == GW_ADD ? *out + v : v;
+}
+
+/* cursor: entry, and in state[0] the open bin's first element. */
+static void scatter_entries(const gw_params *p, const uint8_t *payload, gw_cursor *c,
+                            uint64_t begin, size_t n, gw_apply how, float *out)
+{
+    const uint32_t width = entry_bytes(p), bits = index_bits(p), empty = (1u << bits) - 1;
+    const uint64_t bin = gw_param(p, BIN), entries = gw_get_u64(payload + 8);
+    const float scale = gw_float(gw_get_u32(payload + 4));
+    uint64_t j = c->entry, first = c->state[0];
+    for (; j < entries; j++) {
+        const uint32_t e = entry_at(payload + HEADER, width, j), index = e & empty;
+        if (index != empty) {
+            if (first + index >= begin + n) {
+                break;
+            }
+            put(&out[first + index - begin], how, gw_adacomp_value(scale, e >> bits & 1));
+        }
+        first += e >> (bits + 1) ? bin : 0;
+    }
+    c->entry = j;
+    c->state[0] = first;
+}
+
+/* cursor: entry is the number of signs used. Ranges begin on multiples of 8. */
+static void scatter_bitmap(const uint8_t *payload, uint64_t count, gw_cursor *c, uint64_t begin,
+                           size_t n, gw_apply how, float *out)
+{
+    const uint8_t *bitmap = payload + HEADER, *signs = bitmap + gw_ceil_div(count, 8);
+    const float scale = gw_float(gw_get_u32(payload + 4));
+    for (uint64_t at = begin; at < begin + n; at += 8) {
+        for (uint32_t byte = bitmap[at / 8]; byte != 0; byte &= byte - 1, c->entry++) {
+            const uint32_t negative = (uint32_t)signs[c->entry / 8] >> c->entry % 8 & 1u;
+            put(&out[at - begin + (uint64_t)__builtin_ctz(byte)], how,
+                gw_adacomp_value(scale, negative));
+        }
+    }
+}
+
+static void scatter(const gw_job *job, const uint8_t *payload, uint64_t count, gw_cursor *cursor,
+                    uint64_t begin, size_t n, gw_apply how, float *out)
+{
+    if (payload[0] == ENTRIES) {
+        scatter_entries(job->params, payload, cursor, begin, n, how, out);
+    } else if (payload[0] == BITMAP) {
+        scatter_bitmap(payload, count, cursor, begin, n, how, out);
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            put(&out[i], how, gw_float(GW_NAN_BITS));
+        }
+    }
+}
+
+extern const gw_codec gw_codec_adacomp;
+const gw_codec gw_codec_adacomp = {
+    .name = "adacomp",
+    .doc = "what stands out in its bin, as signs of one scale (AdaComp)",
+    .params = params,
+    .n_params = sizeof params / sizeof params[0],
+    .flags = flags,
+    .bytes = bytes,
+    .validate = validate,
+    .select_bytes = select_bytes,
+    .select = select,
+    .scatter = scatter,
+    .kernels = {NULL, &gw_adacomp_scalar, GW_AVX2(gw_adacomp_avx2), GW_AVX512(gw_adacomp_avx512)},
+};

@@ -1,0 +1,72 @@
+/* The sign codec, 32 numbers at a time: the 32 lanes of the mean are two registers. */
+#include "codec/sign.h"
+
+#include <immintrin.h>
+#include <string.h>
+
+static inline __m512i abs16(__m512i x)
+{
+    return _mm512_and_si512(x, _mm512_set1_epi32((int)GW_ABS_MASK));
+}
+
+static uint32_t sums(const float *x, size_t n, float lane[GW_SIGN_LANES])
+{
+    __m512 low = _mm512_setzero_ps(), high = low;
+    __m512i top = _mm512_setzero_si512();
+    size_t i = 0;
+    for (; i + 32 <= n; i += 32) {
+        const __m512i a = abs16(_mm512_loadu_si512(x + i));
+        const __m512i b = abs16(_mm512_loadu_si512(x + i + 16));
+        low = _mm512_add_ps(low, _mm512_castsi512_ps(a));
+        high = _mm512_add_ps(high, _mm512_castsi512_ps(b));
+        top = _mm512_max_epu32(top, _mm512_max_epu32(a, b));
+    }
+    _mm512_storeu_ps(lane, low);
+    _mm512_storeu_ps(lane + 16, high);
+    uint32_t largest = _mm512_reduce_max_epu32(top);
+    for (size_t j = 0; i + j < n; j++) {
+        const uint32_t a = gw_bits(x[i + j]) & GW_ABS_MASK;
+        largest = a > largest ? a : largest;
+        lane[j] += gw_float(a);
+    }
+    return largest;
+}
+
+static void signs(const float *x, size_t n, uint8_t *out)
+{
+    const __m512i zero = _mm512_setzero_si512();
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) { /* below zero as a number: −0 is not */
+        const __m512 v = _mm512_loadu_ps(x + i);
+        const __mmask16 negative = _mm512_cmp_ps_mask(v, _mm512_castsi512_ps(zero), _CMP_LT_OQ);
+        memcpy(out + i / 8, &negative, sizeof negative);
+    }
+    gw_sign_scalar.signs(x + i, n - i, out + i / 8);
+}
+
+static inline void decode_how(const uint8_t *bits, size_t n, float scale, gw_apply how, float *out)
+{
+    const __m512 plus = _mm512_set1_ps(scale), minus = _mm512_set1_ps(-scale);
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        __mmask16 negative;
+        memcpy(&negative, bits + i / 8, sizeof negative);
+        __m512 v = _mm512_mask_blend_ps(negative, plus, minus);
+        if (how == GW_ADD) {
+            v = _mm512_add_ps(_mm512_loadu_ps(out + i), v);
+        }
+        _mm512_storeu_ps(out + i, v);
+    }
+    gw_sign_scalar.decode(bits + i / 8, n - i, scale, how, out + i);
+}
+
+static void decode(const uint8_t *bits, size_t n, float scale, gw_apply how, float *out)
+{
+    if (how == GW_ADD) {
+        decode_how(bits, n, scale, GW_ADD, out);
+    } else {
+        decode_how(bits, n, scale, GW_SET, out);
+    }
+}
+
+const gw_sign_kernels gw_sign_avx512 = {sums, signs, decode};

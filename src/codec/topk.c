@@ -1,0 +1,367 @@
+/* topk: the k numbers of largest magnitude, exactly; ties to the smaller index. Their indices as an
+ * Elias–Fano list, about 2 + log2(n/k) bits each. Arithmetic: docs/numerics.md section 8. Payload:
+ * docs/wire-format.md 3.6.
+ *
+ * Selecting: a sample of the numbers gives a limit that a few more than k are expected to reach; one
+ * pass collects those; a radix selection among them finds the k-th magnitude exactly. Where the sample
+ * misled, too few or far too many, the radix selection goes over all numbers instead. Either way the
+ * result is the same: the sample only saves time. */
+#include "codec/topk.h"
+
+#include "base/random.h"
+#include "codec/bucket.h"
+#include "codec/source.h"
+#include "codec/values.h"
+
+#include <math.h>
+#include <string.h>
+
+static uint32_t flags(const gw_params *p)
+{
+    const uint32_t always = GW_CODEC_FIXED_SIZE | GW_CODEC_WANTS_FEEDBACK;
+    return gw_param(p, GW_VALUES_KIND) == GW_VALUES_NATURAL ? always | GW_CODEC_STOCHASTIC : always;
+}
+
+/* ---- the list of indices ---- */
+
+typedef struct list_shape {
+    uint64_t kept;
+    uint32_t low_bits;
+    uint64_t values_bytes, low_bytes, high_bits, high_bytes;
+} list_shape;
+
+static list_shape shape_of(const gw_params *p, uint64_t count)
+{
+    list_shape s = {.kept = gw_values_kept(p, count)};
+    while (s.kept != 0 && s.kept << (s.low_bits + 1) <= count) {
+        s.low_bits++;
+    }
+    s.values_bytes = gw_values_bytes(p, s.kept);
+    s.low_bytes = gw_ceil_div(s.kept * s.low_bits, 8);
+    s.high_bits = s.kept == 0 ? 0 : s.kept + ((count - 1) >> s.low_bits);
+    s.high_bytes = gw_ceil_div(s.high_bits, 8);
+    return s;
+}
+
+static uint64_t bytes(const gw_params *p, uint64_t count)
+{
+    const list_shape s = shape_of(p, count);
+    return s.values_bytes + s.low_bytes + s.high_bytes;
+}
+
+static void write_list(const list_shape *s, const uint32_t *index, uint8_t *low, uint8_t *high)
+{
+    const uint32_t mask = (uint32_t)(((uint64_t)1 << s->low_bits) - 1);
+    gw_code_string string = {0, 0};
+    memset(high, 0, s->high_bytes);
+    for (uint64_t j = 0; j < s->kept; j++) {
+        const uint64_t bit = (index[j] >> s->low_bits) + j;
+        high[bit / 8] |= (uint8_t)(1u << bit % 8);
+        low = gw_code_put(&string, low, s->low_bits, index[j] & mask);
+    }
+    gw_code_flush(&string, low);
+}
+
+/* Walks the list. state: 0 high bit reached, 1 and 2 the string of low bits, 3 its byte. */
+typedef struct list_reader {
+    const list_shape *shape;
+    const uint8_t *low, *high;
+    uint64_t entry, bit, low_at;
+    gw_code_string string;
+} list_reader;
+
+static list_reader reader_at(const list_shape *s, const uint8_t *payload, const gw_cursor *c)
+{
+    const uint8_t *low = payload + s->values_bytes;
+    const list_reader reader = {s,
+                                low,
+                                low + s->low_bytes,
+                                c->entry,
+                                c->state[0],
+                                c->state[3],
+                                {c->state[1], (uint32_t)c->state[2]}};
+    return reader;
+}
+
+/* The next index, or UINT64_MAX if no further bit is set. */
+static uint64_t next_index(list_reader *r)
+{
+    while (r->bit < r->shape->high_bits) {
+        const uint32_t rest = (uint32_t)r->high[r->bit / 8] >> r->bit % 8;
+        if (rest == 0) {
+            r->bit = (r->bit / 8 + 1) * 8;
+            continue;
+        }
+        r->bit += (uint64_t)__builtin_ctz(rest);
+        const uint8_t *at = r->low + r->low_at;
+        const uint64_t high = r->bit - r->entry;
+        const uint64_t low = gw_code_take(&r->string, &at, r->shape->low_bits);
+        r->low_at = (uint64_t)(at - r->low);
+        r->bit++;
+        r->entry++;
+        return high << r->shape->low_bits | low;
+    }
+    return UINT64_MAX;
+}
+
+static gw_status validate(const gw_params *p, const uint8_t *payload, size_t size, uint64_t count,
+                          gw_why *why)
+{
+    (void)size; /* follows from count */
+    const list_shape s = shape_of(p, count);
+    const gw_cursor start = {0};
+    const gw_status status = gw_values_validate(p, payload, s.kept, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    uint64_t ones = 0, before = 0;
+    const uint8_t *high = payload + s.values_bytes + s.low_bytes;
+    for (uint64_t i = 0; i < s.high_bytes; i++) {
+        ones += (uint64_t)__builtin_popcount(high[i]);
+    }
+    const uint64_t low_used = s.kept * s.low_bits % 8, high_used = s.high_bits % 8;
+    if (ones != s.kept || (high_used != 0 && high[s.high_bytes - 1] >> high_used != 0) ||
+        (low_used != 0 && high[-1] >> low_used != 0)) {
+        return gw_fail(why, GW_ERR_CORRUPT,
+                       "topk: %llu indices instead of %llu, or unused bits are set",
+                       (unsigned long long)ones, (unsigned long long)s.kept);
+    }
+    list_reader reader = reader_at(&s, payload, &start);
+    for (uint64_t j = 0; j < s.kept; j++) {
+        const uint64_t index = next_index(&reader);
+        if (index >= count || (j > 0 && index <= before)) {
+            return gw_fail(why, GW_ERR_CORRUPT,
+                           "topk: index %llu of entry %llu is beyond the end or does not ascend",
+                           (unsigned long long)index, (unsigned long long)j);
+        }
+        before = index;
+    }
+    return GW_OK;
+}
+
+/* ---- selecting ---- */
+
+enum { SAMPLE = 32768, SLACK = GW_TOPK_STEP + GW_TOPK_SURPLUS, RADIX = 2048 };
+
+/* Workspace: candidates and then the chosen, in order of index; cells of a histogram. */
+typedef struct selection {
+    uint32_t *index, *cells; /* cells: RADIX */
+    float *value;
+    uint64_t room; /* candidates that fit, without SLACK */
+    uint64_t count;
+} selection;
+
+static uint64_t room_for(uint64_t kept, uint64_t count)
+{
+    const uint64_t room = kept + kept / 2 + 8 * (uint64_t)sqrt((double)kept) + 4096;
+    return room < count ? room : count;
+}
+
+static uint64_t select_bytes(const gw_params *p, uint64_t count)
+{
+    const uint64_t room = room_for(gw_values_kept(p, count), count);
+    return (room + SLACK) * (sizeof(uint32_t) + sizeof(float)) + RADIX * sizeof(uint32_t);
+}
+
+static selection selection_in(void *workspace, uint64_t kept, uint64_t count)
+{
+    selection s = {.room = room_for(kept, count), .cells = workspace};
+    s.index = s.cells + RADIX;
+    s.value = (float *)(void *)(s.index + s.room + SLACK);
+    return s;
+}
+
+/* Counts by the `width` bits above `shift`, of numbers whose bits above those are `prefix`. */
+static void count_block(const float *x, size_t n, uint32_t prefix, int shift, int width,
+                        uint32_t *cells)
+{
+    const uint32_t mask = (1u << width) - 1;
+    for (size_t i = 0; i < n; i++) {
+        const uint32_t a = gw_bits(x[i]) & GW_ABS_MASK;
+        cells[a >> shift & mask] += (uint64_t)a >> (shift + width) == prefix;
+    }
+}
+
+/* The kept-th largest magnitude among the candidates, or with source among all numbers; *above is how
+ * many are larger. Three digits of 11, 11 and 9 bits. */
+static uint32_t kth_magnitude(const selection *s, gw_source *source, uint64_t kept, uint64_t *above)
+{
+    static const int shifts[3] = {20, 9, 0}, widths[3] = {11, 11, 9};
+    uint32_t prefix = 0;
+    *above = 0;
+    for (int digit = 0; digit < 3; digit++) {
+        const int shift = shifts[digit], width = widths[digit];
+        memset(s->cells, 0, RADIX * sizeof *s->cells);
+        if (source == NULL) {
+            count_block(s->value, s->count, prefix, shift, width, s->cells);
+        }
+        for (uint64_t at = 0; source != NULL && at < source->count; at += GW_SOURCE_BLOCK) {
+            const size_t n = gw_source_left(source, at);
+            count_block(gw_source_block(source, at, n), n, prefix, shift, width, s->cells);
+        }
+        uint32_t d = (1u << width) - 1;
+        while (*above + s->cells[d] < kept) {
+            *above += s->cells[d--];
+        }
+        prefix = prefix << width | d;
+    }
+    return prefix;
+}
+
+/* A magnitude that a few more than `kept` numbers are expected to reach; 0 where there is nothing to
+ * gain. Looks at one number in each of SAMPLE strata, the first time that memory is read. */
+static uint32_t guess_limit(const selection *s, const gw_source *source, uint64_t kept)
+{
+    const uint64_t stride = source->count / SAMPLE;
+    if (stride < 2) {
+        return 0;
+    }
+    const gw_random_pair k = {0x6A09E667u, 0xBB67AE85u};
+    float *sample = s->value; /* room is at least 4096, and SAMPLE fits below */
+    const uint64_t taken = s->room + SLACK < SAMPLE ? s->room + SLACK : SAMPLE;
+    for (uint64_t j = 0; j < taken; j++) {
+        const uint64_t stratum = j * SAMPLE / taken * stride;
+        const uint64_t i = stratum + gw_random_word(k, (uint32_t)j) % stride;
+        sample[j] = gw_source_one(source, i);
+    }
+    const double expected = (double)taken * (double)kept / (double)source->count;
+    const uint64_t rank = (uint64_t)(expected + 4 * sqrt(expected) + 4);
+    if (rank >= taken) {
+        return 0;
+    }
+    uint64_t above;
+    const selection among = {.cells = s->cells, .value = sample, .count = taken};
+    return kth_magnitude(&among, NULL, rank, &above);
+}
+
+/* Collects all that reach `limit`; 0 if there are more than fit. Reads, and with feedback sums,
+ * everything in any case. */
+static int collect(const gw_topk_kernels *kernels, selection *s, gw_source *source, uint32_t limit)
+{
+    int fits = 1;
+    s->count = 0;
+    for (uint64_t at = 0; at < source->count; at += GW_SOURCE_BLOCK) {
+        const size_t block = gw_source_left(source, at);
+        const float *x = gw_source_block(source, at, block);
+        for (size_t i = 0; fits && i < block;
+             i += GW_TOPK_STEP) { /* steps of which one always fits */
+            const size_t n = block - i < GW_TOPK_STEP ? block - i : GW_TOPK_STEP;
+            s->count += kernels->at_least(x + i, n, (uint32_t)(at + i), limit, s->index + s->count,
+                                          s->value + s->count);
+            fits = s->count <= s->room;
+        }
+    }
+    return fits;
+}
+
+/* Is it above `least`, or one of the first *ties that equal it? */
+static int is_chosen(float x, uint32_t least, uint64_t *ties)
+{
+    const uint32_t a = gw_bits(x) & GW_ABS_MASK;
+    if (a == least && *ties > 0) {
+        (*ties)--;
+        return 1;
+    }
+    return a > least;
+}
+
+/* The `kept` numbers of largest magnitude, in order of index. */
+static void find(const gw_topk_kernels *kernels, selection *s, gw_source *source, uint64_t kept)
+{
+    uint64_t above = 0, chosen = 0;
+    const uint32_t limit = guess_limit(s, source, kept);
+    if (collect(kernels, s, source, limit) && s->count >= kept) {
+        const uint32_t least = kth_magnitude(s, NULL, kept, &above);
+        uint64_t ties = kept - above;
+        for (uint64_t j = 0; j < s->count; j++) { /* the chosen move to the front */
+            s->value[chosen] = s->value[j];
+            s->index[chosen] = s->index[j];
+            chosen += is_chosen(s->value[j], least, &ties) ? 1 : 0;
+        }
+        return;
+    }
+    const uint32_t least = kth_magnitude(s, source, kept, &above);
+    uint64_t ties = kept - above;
+    for (uint64_t at = 0; at < source->count; at += GW_SOURCE_BLOCK) {
+        const size_t n = gw_source_left(source, at);
+        const float *x = gw_source_block(source, at, n);
+        for (size_t i = 0; i < n; i++) {
+            if (is_chosen(x[i], least, &ties)) {
+                s->value[chosen] = x[i];
+                s->index[chosen++] = (uint32_t)(at + i);
+            }
+        }
+    }
+}
+
+static size_t select(const gw_job *job, gw_source *source, uint8_t *payload, void *workspace,
+                     gw_report *report)
+{
+    const list_shape shape = shape_of(job->params, source->count);
+    selection s = selection_in(workspace, shape.kept, source->count);
+    find(job->kernels, &s, source, shape.kept);
+    report->non_finite += gw_count_non_finite(s.value, shape.kept); /* they are among the first */
+    if (report->non_finite == shape.kept && shape.kept != 0) {      /* and may be more than these */
+        report->non_finite = 0;
+        for (uint64_t at = 0; at < source->count; at += GW_SOURCE_BLOCK) {
+            const size_t n = gw_source_left(source, at);
+            report->non_finite += gw_count_non_finite(gw_source_block(source, at, n), n);
+        }
+    }
+    gw_values_encode(job, s.value, s.index, shape.kept, payload, report);
+    write_list(&shape, s.index, payload + shape.values_bytes,
+               payload + shape.values_bytes + shape.low_bytes);
+    for (uint64_t j = 0; source->after != NULL && j < shape.kept; j++) {
+        source->after[s.index[j]] -= s.value[j];
+    }
+    return (size_t)(shape.values_bytes + shape.low_bytes + shape.high_bytes);
+}
+
+static void scatter(const gw_job *job, const uint8_t *payload, uint64_t count, gw_cursor *cursor,
+                    uint64_t begin, size_t n, gw_apply how, float *out)
+{
+    const list_shape shape = shape_of(job->params, count);
+    list_reader reader = reader_at(&shape, payload, cursor);
+    while (reader.entry < shape.kept) {
+        const list_reader before = reader;
+        const uint64_t j = reader.entry, index = next_index(&reader);
+        if (index >= begin + n) {
+            reader = before;
+            break;
+        }
+        const float v = gw_values_at(job->params, payload, j);
+        out[index - begin] = how == GW_ADD ? out[index - begin] + v : v;
+    }
+    *cursor = (gw_cursor){reader.entry,
+                          {reader.bit, reader.string.held, reader.string.n_held, reader.low_at, 0}};
+}
+
+static size_t at_least(const float *x, size_t n, uint32_t first, uint32_t least, uint32_t *index,
+                       float *value)
+{
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++) {
+        if ((gw_bits(x[i]) & GW_ABS_MASK) >= least) {
+            index[found] = first + (uint32_t)i;
+            value[found++] = x[i];
+        }
+    }
+    return found;
+}
+
+const gw_topk_kernels gw_topk_scalar = {at_least};
+
+extern const gw_codec gw_codec_topk;
+const gw_codec gw_codec_topk = {
+    .name = "topk",
+    .doc = "the largest magnitudes, exactly; indices packed",
+    .params = gw_values_params,
+    .n_params = GW_VALUES_PARAMS,
+    .flags = flags,
+    .bytes = bytes,
+    .validate = validate,
+    .select_bytes = select_bytes,
+    .select = select,
+    .scatter = scatter,
+    .kernels = {NULL, &gw_topk_scalar, GW_AVX2(gw_topk_avx2), GW_AVX512(gw_topk_avx512)},
+};

@@ -1,0 +1,155 @@
+/* Hand-over: what a vanished encode point held goes into its holder's next gradient. */
+#include "feedback/store.h"
+
+#include <stdlib.h>
+
+gw_status gw_feedback_retire(gw_feedback *store, uint64_t slot, gw_why *why)
+{
+    gw_store_slot *s = NULL;
+    const gw_status status = gw_store_slot_at(store, slot, &s, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    gw_store_tensor *t = &store->tensors[s->tensor];
+    gw_residual *residual = s->residual;
+    /* a commit of an open hand-over would clear an orphan that was never handed over */
+    if (residual->open || t->open) {
+        return GW_FAIL(why, GW_ERR_STATE, "tensor '%s' has an open %s: a residual cannot retire",
+                       gw_name_show(t->name, t->name_bytes).text,
+                       t->open ? "hand-over" : "encoding");
+    }
+    gw_residual **place = &t->live;
+    while (*place != residual) {
+        place = &(*place)->next;
+    }
+    *place = residual->next;
+    s->residual = NULL;
+    store->n_free += s->generation != UINT32_MAX;
+    free(residual->after);
+    residual->after = NULL;
+    if (residual->count == 0) {
+        gw_residual_destroy(residual);
+    } else {
+        gw_residual_append(&t->orphans, residual);
+    }
+    return GW_OK;
+}
+
+size_t gw_feedback_orphans(const gw_feedback *store, uint32_t tensor)
+{
+    gw_store_tensor *t = NULL;
+    size_t n = 0;
+    if (gw_store_tensor_at(store, tensor, &t, NULL) == GW_OK) {
+        for (const gw_residual *o = t->orphans; o != NULL; o = o->next) {
+            n++;
+        }
+    }
+    return n;
+}
+
+/* The part of the orphan that lies in [first, end), as element numbers; empty if *from >= *to. */
+static void overlap(const gw_residual *orphan, uint64_t first, uint64_t end, uint64_t *from,
+                    uint64_t *to)
+{
+    const uint64_t orphan_end = orphan->first + orphan->count;
+    *from = orphan->first > first ? orphan->first : first;
+    *to = orphan_end < end ? orphan_end : end;
+}
+
+gw_status gw_feedback_hand_over(gw_feedback *store, uint32_t tensor, float *gradient,
+                                uint64_t first, uint64_t count, gw_why *why)
+{
+    gw_store_tensor *t = NULL;
+    gw_status status = gw_store_tensor_at(store, tensor, &t, why);
+    if (status == GW_OK) {
+        status = gw_store_check_range(t, first, count, why);
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    if (gradient == NULL && count != 0) {
+        return GW_FAIL(why, GW_ERR_ARG, "no gradient");
+    }
+    if (t->open && first != t->open_end) {
+        return GW_FAIL(why, GW_ERR_STATE, "tensor '%s' has an open hand-over up to element %llu",
+                       gw_name_show(t->name, t->name_bytes).text, (unsigned long long)t->open_end);
+    }
+    const uint32_t caller = gw_fp_enter();
+    for (const gw_residual *o = t->orphans; o != NULL; o = o->next) {
+        uint64_t from = 0, to = 0;
+        overlap(o, first, first + count, &from, &to);
+        if (from < to) {
+            store->convert->add(GW_F32, o->r + (from - o->first), gradient + (from - first),
+                                (size_t)(to - from));
+        }
+    }
+    gw_fp_leave(caller);
+    if (!t->open) {
+        t->open_first = first;
+    }
+    t->open = 1;
+    t->open_end = first + count;
+    return GW_OK;
+}
+
+/* Takes [from, to), not all of it, out of an orphan: at an end it shrinks, in the middle zeros stay. */
+static void cut(gw_residual *orphan, uint64_t from, uint64_t to)
+{
+    const uint64_t gone = to - from;
+    if (from == orphan->first) {
+        orphan->r += gone;
+        orphan->first = to;
+        orphan->count -= gone;
+    } else if (to == orphan->first + orphan->count) {
+        orphan->count -= gone;
+    } else {
+        memset(orphan->r + (from - orphan->first), 0, (size_t)gone * sizeof *orphan->r);
+    }
+}
+
+/* The tensor, if a hand-over of it is open. */
+static gw_status open_tensor(const gw_feedback *store, uint32_t tensor, gw_store_tensor **out,
+                             gw_why *why)
+{
+    const gw_status status = gw_store_tensor_at(store, tensor, out, why);
+    if (status == GW_OK && !(*out)->open) {
+        return GW_FAIL(why, GW_ERR_STATE, "tensor '%s': no hand-over is open",
+                       gw_name_show((*out)->name, (*out)->name_bytes).text);
+    }
+    return status;
+}
+
+gw_status gw_feedback_hand_over_commit(gw_feedback *store, uint32_t tensor, gw_why *why)
+{
+    gw_store_tensor *t = NULL;
+    const gw_status status = open_tensor(store, tensor, &t, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    for (gw_residual **place = &t->orphans; *place != NULL;) {
+        gw_residual *o = *place;
+        uint64_t from = 0, to = 0;
+        overlap(o, t->open_first, t->open_end, &from, &to);
+        if (from < to && to - from == o->count) {
+            *place = o->next;
+            gw_residual_destroy(o);
+            continue;
+        }
+        if (from < to) {
+            cut(o, from, to);
+        }
+        place = &o->next;
+    }
+    t->open = 0;
+    return GW_OK;
+}
+
+gw_status gw_feedback_hand_over_rollback(gw_feedback *store, uint32_t tensor, gw_why *why)
+{
+    gw_store_tensor *t = NULL;
+    const gw_status status = open_tensor(store, tensor, &t, why);
+    if (status == GW_OK) {
+        t->open = 0;
+    }
+    return status;
+}

@@ -1,0 +1,74 @@
+/* The store's insides. A residual is one heap node: it lives in its tensor's list `live` (by encode
+ * point) and behind a slot; retired, the same node moves to the list `orphans` (by age), so that
+ * retiring cannot fail for want of memory. */
+#ifndef GW_FEEDBACK_STORE_H
+#define GW_FEEDBACK_STORE_H
+
+#include "base/convert.h"
+#include "base/name.h"
+#include "base/why.h"
+
+#include <gradwire/feedback.h>
+
+#define GW_FEEDBACK_MAX_ELEMENTS ((uint64_t)1 << 48)
+
+typedef struct gw_residual {
+    struct gw_residual *next;
+    uint32_t point;
+    int open;              /* an encoding reads r and writes r' */
+    uint64_t first, count; /* an orphan's shrink as it is handed over */
+    float *r, *after;      /* after: NULL in place, and for an orphan */
+    void *memory;          /* what r points into */
+} gw_residual;
+
+typedef struct gw_store_tensor {
+    char *name;
+    size_t name_bytes;
+    uint64_t elements;
+    gw_residual *live, *orphans;
+    gw_residual *arriving;         /* orphans of a load that is not yet sure */
+    int open;                      /* a hand-over … */
+    uint64_t open_first, open_end; /* … of these elements */
+} gw_store_tensor;
+
+typedef struct gw_store_slot {
+    gw_residual *residual; /* NULL: free */
+    uint32_t tensor, generation;
+} gw_store_slot;
+
+struct gw_feedback {
+    gw_feedback_mode mode;
+    uint32_t rank, world;
+    gw_store_tensor *tensors; /* in order of declaration: the caller's numbers */
+    uint32_t *sorted;         /* the same by name */
+    size_t n_tensors, room_tensors;
+    gw_store_slot *slots;
+    size_t n_slots, room_slots, n_free; /* n_free: of n_slots, those to be used again */
+    const gw_convert *convert;
+};
+
+/* Zeros, 64-byte aligned, never NULL for want of elements. */
+float *gw_residual_numbers(uint64_t count);
+/* r of zeros, and after if asked for. */
+gw_residual *gw_residual_create(uint32_t point, uint64_t first, uint64_t count, int with_after);
+void gw_residual_destroy(gw_residual *residual);
+void gw_residual_destroy_list(gw_residual **list);
+void gw_residual_append(gw_residual **list, gw_residual *residual);
+
+/* 1 if all are finite; else 0 and *at the first that is not. */
+int gw_all_finite(const float *x, uint64_t count, uint64_t *at);
+
+gw_status gw_store_check_name(const char *name, size_t bytes, gw_why *why);
+/* [first, first + count) lies in the tensor. */
+gw_status gw_store_check_range(const gw_store_tensor *tensor, uint64_t first, uint64_t count,
+                               gw_why *why);
+gw_status gw_store_tensor_at(const gw_feedback *store, uint32_t tensor, gw_store_tensor **out,
+                             gw_why *why);
+gw_status gw_store_slot_at(const gw_feedback *store, uint64_t slot, gw_store_slot **out,
+                           gw_why *why);
+/* Where `name` is in `sorted`, or would be; *found says which. */
+size_t gw_store_search(const gw_feedback *store, const char *name, size_t bytes, int *found);
+/* A failure if an encoding or a hand-over is open anywhere. */
+gw_status gw_store_check_quiet(const gw_feedback *store, gw_why *why);
+
+#endif
