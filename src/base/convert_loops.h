@@ -66,10 +66,6 @@ static void add(gw_dtype from, const void *src, float *dst, size_t n)
     }
 }
 
-/* Sums are made block by block, with other work on the block in between; asking for memory beyond the
- * block keeps it busy meanwhile. Bytes. */
-enum { GW_SUM_AHEAD = 16384 };
-
 /* dst = a + b and dst = a − b; dst may be a or b */
 static void sum(float *dst, const float *a, const float *b, size_t n)
 {

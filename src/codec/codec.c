@@ -12,8 +12,9 @@
 
 /* Below this many elements a thread, waking it costs more than it brings. */
 enum { ELEMENTS_PER_THREAD = 32 * 1024 };
-/* Elements of one scratch block, at most 32 KiB of fp32. A multiple of every grain. */
-enum { SCRATCH = 8192 };
+/* Elements of one scratch block, at most 32 KiB of fp32: as many as the largest grain. Blocks are cut
+ * smaller where the grain allows, so that they stay in the first-level cache. */
+enum { SCRATCH = 8192, SMALL_BLOCK = 2048 };
 
 typedef struct part {
     float *scratch; /* SCRATCH floats; NULL for fp32 tensors without feedback */
@@ -124,6 +125,13 @@ static size_t part_range(const call *c, unsigned index, size_t *begin)
     return left < c->per_part ? left : c->per_part;
 }
 
+/* Elements that go through the scratch at once. */
+static size_t block_of(const gw_params *params)
+{
+    const size_t grain = params->codec->grain(params);
+    return grain > SMALL_BLOCK ? grain : SMALL_BLOCK;
+}
+
 /* One block of a part that is encoded through the scratch: m elements at `at` of the tensor, whose
  * payload begins at `payload`. With feedback, g + r is coded and what was lost written to r′, all while
  * the block is in cache: memory sees g and r read and r′ written, once. */
@@ -159,9 +167,10 @@ static void encode_part(void *arg, unsigned index)
         params->codec->encode(&c->job, x, n, c->first + begin,
                               c->payload_out + params->codec->bytes(params, begin), &mine->report);
     }
-    for (size_t at = begin; mine->scratch != NULL && at < begin + n; at += SCRATCH) {
+    const size_t block = block_of(params);
+    for (size_t at = begin; mine->scratch != NULL && at < begin + n; at += block) {
         const size_t left = begin + n - at;
-        encode_block(c, mine, at, left < SCRATCH ? left : SCRATCH,
+        encode_block(c, mine, at, left < block ? left : block,
                      c->payload_out + params->codec->bytes(params, at));
     }
     gw_fp_leave(caller);
@@ -180,8 +189,9 @@ static void decode_part(void *arg, unsigned index)
     if (scratch == NULL) {
         params->codec->decode(&c->job, payload, n, c->how, (float *)(void *)out);
     }
-    for (size_t at = 0; scratch != NULL && at < n; at += SCRATCH) {
-        const size_t m = n - at < SCRATCH ? n - at : SCRATCH;
+    const size_t block = block_of(params);
+    for (size_t at = 0; scratch != NULL && at < n; at += block) {
+        const size_t m = n - at < block ? n - at : block;
         uint8_t *dst = out + at * gw_dtype_size(c->job.dtype);
         if (c->how == GW_ADD) {
             c->convert->widen(c->job.dtype, dst, scratch, m);

@@ -34,13 +34,22 @@ static gw_status validate(const gw_params *p, const uint8_t *payload, size_t siz
     return gw_values_validate(p, payload + KEY_BYTES, gw_values_kept(p, count), why);
 }
 
-/* The element of stratum j. */
-static uint64_t element(uint64_t key, uint64_t j, uint64_t kept, uint64_t count)
+/* k strata over n elements: the first n mod k have one element more. */
+typedef struct strata {
+    uint64_t key, size, longer;
+} strata;
+
+static strata strata_of(uint64_t key, uint64_t kept, uint64_t count)
 {
-    const uint64_t size = count / kept, longer = count % kept;
-    const uint64_t begin = j * size + (j < longer ? j : longer);
-    const uint64_t word = gw_random_word(gw_random_pair_at(key, j << 1), (uint32_t)j);
-    return begin + (word * (size + (j < longer)) >> 32);
+    return (strata){key, kept != 0 ? count / kept : 0, kept != 0 ? count % kept : 0};
+}
+
+/* The element of stratum j. */
+static uint64_t element(const strata *s, uint64_t j)
+{
+    const uint64_t begin = j * s->size + (j < s->longer ? j : s->longer);
+    const uint64_t word = gw_random_word(gw_random_pair_at(s->key, j << 1), (uint32_t)j);
+    return begin + (word * (s->size + (j < s->longer)) >> 32);
 }
 
 static size_t select(const gw_job *job, gw_source *source, uint8_t *payload, void *workspace,
@@ -53,7 +62,10 @@ static size_t select(const gw_job *job, gw_source *source, uint8_t *payload, voi
     const uint64_t key = gw_random_key(&shared);
     uint32_t *index = workspace;
     float *value = (float *)(void *)(index + kept);
-    uint64_t j = 0, next = kept != 0 ? element(key, 0, kept, source->count) : UINT64_MAX;
+    const strata s = strata_of(key, kept, source->count);
+    /* numbers sent as they are leave nothing: cleared while the block is in cache */
+    const int exact = gw_param(p, GW_VALUES_KIND) == GW_VALUES_F32;
+    uint64_t j = 0, next = kept != 0 ? element(&s, 0) : UINT64_MAX;
     for (uint64_t at = 0; at < source->count; at += GW_SOURCE_BLOCK) {
         const size_t n = gw_source_left(source, at);
         const float *x = gw_source_block(source, at, n);
@@ -63,7 +75,10 @@ static size_t select(const gw_job *job, gw_source *source, uint8_t *payload, voi
         while (next < at + n) {
             index[j] = (uint32_t)next;
             value[j++] = x[next - at];
-            next = j < kept ? element(key, j, kept, source->count) : UINT64_MAX;
+            if (exact && source->after != NULL) {
+                source->after[next] = 0;
+            }
+            next = j < kept ? element(&s, j) : UINT64_MAX;
         }
     }
     for (j = 0; report->non_finite != 0 && j < kept; j++) {
@@ -71,7 +86,7 @@ static size_t select(const gw_job *job, gw_source *source, uint8_t *payload, voi
     }
     gw_put_u64(payload, key);
     gw_values_encode(job, value, index, kept, payload + KEY_BYTES, report);
-    for (j = 0; source->after != NULL && j < kept; j++) {
+    for (j = 0; source->after != NULL && !exact && j < kept; j++) {
         source->after[index[j]] -= value[j];
     }
     return (size_t)bytes(p, source->count);
@@ -80,9 +95,10 @@ static size_t select(const gw_job *job, gw_source *source, uint8_t *payload, voi
 static void scatter(const gw_job *job, const uint8_t *payload, uint64_t count, gw_cursor *cursor,
                     uint64_t begin, size_t n, gw_apply how, float *out)
 {
-    const uint64_t kept = gw_values_kept(job->params, count), key = gw_get_u64(payload);
+    const uint64_t kept = gw_values_kept(job->params, count);
+    const strata s = strata_of(gw_get_u64(payload), kept, count);
     for (; cursor->entry < kept; cursor->entry++) {
-        const uint64_t i = element(key, cursor->entry, kept, count);
+        const uint64_t i = element(&s, cursor->entry);
         if (i >= begin + n) {
             break;
         }
