@@ -54,8 +54,11 @@ static void sum(float *dst, const float *a, const float *b, size_t n)
     }
 }
 
-static void difference(float *dst, const float *a, const float *b, size_t n)
+static void difference(float *dst, const float *a, const float *b, size_t n, int past,
+                       const void *const next[2])
 {
+    (void)past;
+    (void)next;
     for (size_t i = 0; i < n; i++) {
         dst[i] = a[i] - b[i];
     }

@@ -77,6 +77,17 @@ static inline __m256 minus(__m256 a, __m256 b)
     return _mm256_sub_ps(a, b);
 }
 
+/* Around the cache; dst is aligned to the register. */
+static inline void store_past(float *dst, __m256 v)
+{
+    _mm256_stream_ps(dst, v);
+}
+
+static inline void stores_done(void)
+{
+    _mm_sfence();
+}
+
 #include "base/convert_loops.h"
 
 const gw_convert gw_convert_avx2 = {narrow, widen, add, sum, difference, largest};

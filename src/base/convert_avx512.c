@@ -67,6 +67,17 @@ static inline __m512 minus(__m512 a, __m512 b)
     return _mm512_sub_ps(a, b);
 }
 
+/* Around the cache; dst is aligned to the register. */
+static inline void store_past(float *dst, __m512 v)
+{
+    _mm512_stream_ps(dst, v);
+}
+
+static inline void stores_done(void)
+{
+    _mm_sfence();
+}
+
 #include "base/convert_loops.h"
 
 const gw_convert gw_convert_avx512 = {narrow, widen, add, sum, difference, largest};

@@ -15,6 +15,8 @@ enum { ELEMENTS_PER_THREAD = 32 * 1024 };
 /* Elements of one scratch block, at most 32 KiB of fp32: as many as the largest grain. Blocks are cut
  * smaller where the grain allows, so that they stay in the first-level cache. */
 enum { SCRATCH = 8192, SMALL_BLOCK = 2048 };
+/* Elements from which a residual is written around the cache: 16 MiB. */
+enum { PAST_CACHE = 4 << 20 };
 
 typedef struct part {
     float *scratch; /* SCRATCH floats; NULL for fp32 tensors without feedback */
@@ -150,7 +152,12 @@ static void encode_block(const call *c, part *mine, size_t at, size_t m, uint8_t
     codec->encode(&c->job, mine->scratch, m, c->first + at, payload, &mine->report);
     if (c->residual != NULL) {
         codec->decode(&c->job, payload, m, GW_SET, mine->decoded);
-        c->convert->difference(c->residual_after + at, mine->scratch, mine->decoded, m);
+        const size_t next = at + m;
+        const void *const ahead[2] = {next < c->count ? c->in + next * gw_dtype_size(c->job.dtype)
+                                                      : NULL,
+                                      next < c->count ? c->residual + next : NULL};
+        c->convert->difference(c->residual_after + at, mine->scratch, mine->decoded, m,
+                               c->count >= PAST_CACHE, ahead);
     }
 }
 
