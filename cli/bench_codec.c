@@ -115,17 +115,18 @@ static double median(timing *t, size_t n)
     return t->seconds[n / 2];
 }
 
-enum { HUGE_PAGE = 2 << 20 };
+/* Buffers that begin alike compete for the same banks of memory: each begins 17 pages later. */
+enum { HUGE_PAGE = 2 << 20, SKEW = 17 * 4096 };
 
 /* Bytes mapped for a buffer: whole huge pages, so that neighbouring mappings share none. */
 static size_t huge_bytes(size_t bytes)
 {
-    return (bytes / HUGE_PAGE + 2) * HUGE_PAGE;
+    return (bytes / HUGE_PAGE + 3) * HUGE_PAGE;
 }
 
-/* Memory on huge pages where the system grants them, beginning on a huge page's border; touched, so
+/* Memory on huge pages where the system grants them, the buffers skewed; touched, so
  * that no page fault is timed. *mapping is what release unmaps. NULL if there is no memory. */
-static void *map_huge(size_t bytes, void **mapping)
+static void *map_huge(size_t bytes, size_t number, void **mapping)
 {
     void *p =
         mmap(NULL, huge_bytes(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
@@ -133,8 +134,9 @@ static void *map_huge(size_t bytes, void **mapping)
         return NULL;
     }
     *mapping = p;
-    uint8_t *aligned = (uint8_t *)p + (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE;
-    (void)madvise(aligned, bytes, MADV_HUGEPAGE);
+    uint8_t *aligned =
+        (uint8_t *)p + (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE + number * SKEW;
+    (void)madvise(p, huge_bytes(bytes), MADV_HUGEPAGE);
     memset(aligned, 1, bytes);
     return aligned;
 }
@@ -324,7 +326,7 @@ static bool run(bench *b, int talk)
 /* The residual of a subject after some steps of other gradients: this one's numbers, moved along. */
 static bool reach_steady_state(bench *b, subject *s)
 {
-    s->residual = map_huge(b->n * sizeof(float), &s->residual_mapping);
+    s->residual = map_huge(b->n * sizeof(float), N_BUFFERS, &s->residual_mapping);
     if (!s->residual) {
         gw_cli_out_of_memory();
         return false;
@@ -374,7 +376,7 @@ static bool prepare(bench *b)
     const size_t sizes[N_BUFFERS] = {bytes, bytes, bytes, largest, b->feedback ? bytes : 1};
     void *buffers[N_BUFFERS] = {NULL};
     for (size_t i = 0; i < N_BUFFERS; i++) {
-        buffers[i] = map_huge(sizes[i], &b->mapping[i]);
+        buffers[i] = map_huge(sizes[i], i, &b->mapping[i]);
         b->mapping_bytes[i] = huge_bytes(sizes[i]);
         if (!buffers[i]) {
             gw_cli_out_of_memory();
@@ -504,12 +506,13 @@ static bool print_table(bench *b)
     if (!gw_cli_table_print(&table)) {
         return false;
     }
+    const double bytes = 4e-9 * (double)b->n;
     (void)printf(
-        "\n%zu elements, %u thread%s, median of %zu rounds; copy %.1f GB/s, d += s %.1f GB/s "
-        "(all of fp32 input)\n",
+        "\n%zu elements, %u thread%s, median of %zu rounds%s; copy %.1f GB/s, d += s %.1f GB/s, "
+        "r + g %.1f GB/s (all of fp32 input)\n",
         b->n, b->threads, b->threads == 1 ? "" : "s", b->rounds,
-        4e-9 * (double)b->n / median(&b->copy, b->rounds),
-        4e-9 * (double)b->n / median(&b->add, b->rounds));
+        b->feedback ? ", encode with feedback" : "", bytes / median(&b->copy, b->rounds),
+        bytes / median(&b->add, b->rounds), bytes / median(&b->sum, b->rounds));
     return true;
 }
 
