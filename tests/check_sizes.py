@@ -15,7 +15,7 @@ import sys
 HERE = pathlib.Path(__file__).resolve().parent
 SPECS = ["cast:to=f32", "cast:to=f16", "cast:to=bf16", "natural:bits=8", "natural:bits=9"]
 SPECS += [f"{codec}:bits={bits}" for codec in ("ndither", "dither") for bits in range(2, 9)]
-SPECS += ["ndither:bits=3,bucket=128", "dither:bits=4,bucket=4096", "dither:bits=4,rounding=nearest", "sign", "sign:bucket=256",
+SPECS += ["ndither:bits=3,bucket=128", "dither:bits=4,bucket=4096", "dither:bits=4,rounding=nearest", "dither:bits=8,norm=l2", "ndither:bits=5,norm=l2", "sign", "sign:bucket=256",
           "topk:density=0.01", "topk:density=0.01,values=natural", "randk:density=0.01", "randk:density=0.1,values=natural",
           "adacomp:bin=50", "adacomp:bin=500"]
 INPUTS = [["--generate", "100000"], [HERE / "golden" / "input.safetensors"]]

@@ -1,7 +1,7 @@
 /* The parts of bucket.h that do not depend on levels or instruction set. */
 #include "codec/bucket.h"
 
-const char *const gw_bucket_norm_words[] = {"max"};
+const char *const gw_bucket_norm_words[] = {"max", "l2"};
 
 gw_status gw_bucket_check(const gw_params *p, gw_why *why)
 {

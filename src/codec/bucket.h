@@ -10,6 +10,8 @@
 #include "base/random.h"
 #include "codec/codec_impl.h"
 
+#include <math.h>
+
 /* Parameters that both have, in this order. */
 enum { GW_BUCKET_BITS, GW_BUCKET_SIZE, GW_BUCKET_NORM, GW_BUCKET_COMMON };
 enum { GW_BUCKET_HEADER = 4 }; /* the scale's bytes */
@@ -48,7 +50,7 @@ extern const gw_bucket_kernels gw_dither_neon, gw_ndither_neon;
     }
 #define GW_BUCKET_NORM_PARAM                                                                       \
     {                                                                                              \
-        "norm", "what the scale is", 0, 0, 0, gw_bucket_norm_words, 0                              \
+        "norm", "what the scale is", 0, 1, 0, gw_bucket_norm_words, 0                              \
     }
 extern const char *const gw_bucket_norm_words[];
 
@@ -62,6 +64,28 @@ void gw_bucket_encode(const gw_job *job, const float *x, size_t n, uint64_t firs
                       gw_report *report);
 void gw_bucket_decode(const gw_job *job, const uint8_t *payload, size_t n, gw_apply how,
                       float *out);
+
+enum { GW_BUCKET_LANES = 32 };
+
+/* P of the sum of squares: keeps it away from overflow and from subnormals. `top` is the largest |bits|. */
+GW_HD static inline float gw_bucket_square_pre(uint32_t top)
+{
+    return top > 0x5D800000u /* 2^60 */ ? 0x1p-80f : top < 0x33800000u /* 2^-24 */ ? 0x1p80f : 1.0f;
+}
+
+/* The Euclidean norm from the lane sums of squares, which it folds up; never below the largest magnitude,
+ * never infinite. */
+GW_HD static inline float gw_bucket_norm(float lane[GW_BUCKET_LANES], float pre, uint32_t top)
+{
+    for (int half = GW_BUCKET_LANES / 2; half > 0; half /= 2) {
+        for (int i = 0; i < half; i++) {
+            lane[i] += lane[i + half];
+        }
+    }
+    const float norm = sqrtf(lane[0]) / pre, most = gw_float(GW_INF_BITS - 1),
+                least = gw_float(top);
+    return norm > most ? most : norm > least ? norm : least;
+}
 
 /* P of numerics.md: brings the scale to where its reciprocal is a normal number. */
 GW_HD static inline float gw_bucket_pre(float scale)

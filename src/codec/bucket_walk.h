@@ -7,6 +7,28 @@
  *   decode_codes(b, codes, n, how, out)
  * Afterwards it has `encode` and `decode` for its gw_bucket_kernels. */
 
+/* The bucket's scale. The lanes are an array the compiler makes vectors of; their order is fixed. */
+static float scale_of(const float *x, size_t n, uint32_t top, int euclidean)
+{
+    if (!euclidean) {
+        return gw_float(top);
+    }
+    const float pre = gw_bucket_square_pre(top);
+    float lane[GW_BUCKET_LANES] = {0};
+    size_t i = 0;
+    for (; i + GW_BUCKET_LANES <= n; i += GW_BUCKET_LANES) {
+        for (size_t j = 0; j < GW_BUCKET_LANES; j++) {
+            const float v = x[i + j] * pre;
+            lane[j] += v * v;
+        }
+    }
+    for (size_t j = 0; i + j < n; j++) {
+        const float v = x[i + j] * pre;
+        lane[j] += v * v;
+    }
+    return gw_bucket_norm(lane, pre, top);
+}
+
 /* A bucket that is all zero or has a non-finite number: no codes to speak of. */
 static void encode_special(const float *x, size_t n, uint32_t top, uint8_t *payload,
                            size_t codes_bytes, gw_report *report)
@@ -25,6 +47,7 @@ static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, 
     const size_t size = gw_param(p, GW_BUCKET_SIZE);
     gw_bucket b = {.bits = gw_param(p, GW_BUCKET_BITS), .nearest = NEAREST(p)};
     b.levels = (1u << (b.bits - 1)) - 1;
+    const int euclidean = gw_param(p, GW_BUCKET_NORM) == 1;
     gw_random_pair k = gw_random_pair_at(job->random_key, first);
     uint32_t next_top = max_abs(x, n < size ? n : size);
     for (size_t at = 0; at < n; at += size) {
@@ -36,15 +59,17 @@ static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, 
         if (index << 31 == 0) { /* a multiple of 2^33 */
             k = gw_random_pair_at(job->random_key, index);
         }
-        b.scale = gw_float(top);
-        b.pre = gw_bucket_pre(b.scale);
-        b.factor = FACTOR(b.scale * b.pre, b.levels);
+        if (top < GW_INF_BITS && top != 0) {
+            b.scale = scale_of(x + at, m, top, euclidean);
+            b.pre = gw_bucket_pre(b.scale);
+            b.factor = FACTOR(b.scale * b.pre, b.levels);
+        }
         /* The next bucket's maximum fills the time in which this one's factor is divided out. */
         next_top = max_abs(x + at + m, after);
         if (top >= GW_INF_BITS || top == 0) {
             encode_special(x + at, m, top, payload, codes_bytes, report);
         } else {
-            gw_put_u32(payload, top);
+            gw_put_u32(payload, gw_bits(b.scale));
             (b.pre == 1.0f ? encode_codes : encode_by_core)(&b, x + at, m, k, index,
                                                             payload + GW_BUCKET_HEADER);
         }

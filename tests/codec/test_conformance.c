@@ -155,14 +155,16 @@ static void check_values(const combination *c, const float *v)
     uint64_t non_finite = 0;
     for (size_t at = 0; at < c->n; at += bucket) {
         const size_t m = c->n - at < bucket ? c->n - at : bucket;
-        double top = 0, mean = 0;
+        double top = 0, mean = 0, square = 0;
         int spoilt = 0;
         for (size_t i = at; i < at + m; i++) {
             const double x = fabs((double)element(c->dtype, c->in, i));
             spoilt |= !isfinite(x);
             non_finite += isfinite(x) ? 0 : 1;
             top = x > top ? x : top;
+            square += x * x;
         }
+        top = bucketed && c->params.value[2] == 1 ? sqrt(square) : top; /* norm=l2 */
         for (size_t i = at; i < at + m; i++) {
             const double x = (double)element(c->dtype, c->in, i), y = (double)v[i];
             if (spoilt) {

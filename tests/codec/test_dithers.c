@@ -184,6 +184,36 @@ static void variance_on_gaussian_numbers(void **state)
     free(payload);
 }
 
+/* Check 16: x = (3, 4), s = 3, the Euclidean norm: 3/5 is 1 with probability 0.2, else 1/2; 4/5 is 1 with
+ * probability 0.6, else 1/2; total relative variance 0.1. */
+static void euclidean_norm_by_hand(void **state)
+{
+    (void)state;
+    enum { TRIALS = 200000 };
+    const gw_params p = params_of("ndither:bits=3,norm=l2,bucket=64");
+    const float x[2] = {3, 4};
+    double ups[2] = {0}, square = 0;
+    for (uint64_t k = 0; k < TRIALS; k++) {
+        uint8_t payload[8];
+        float y[2];
+        size_t written = 0;
+        const gw_stream stream = {.seed = 16, .step = k};
+        const gw_tensor in = {(void *)(uintptr_t)x, 2, GW_F32};
+        assert_int_equal(gw_encode(&p, NULL, &stream, &in, payload, sizeof payload, &written, NULL),
+                         GW_OK);
+        decode_with(&p, payload, y, 2);
+        for (int i = 0; i < 2; i++) {
+            assert_true(y[i] == 5.0f || y[i] == 2.5f);
+            ups[i] += y[i] == 5.0f;
+            square += ((double)y[i] - (double)x[i]) * ((double)y[i] - (double)x[i]);
+        }
+    }
+    /* five standard errors */
+    assert_true(fabs(ups[0] / TRIALS - 0.2) < 5 * sqrt(0.2 * 0.8 / TRIALS));
+    assert_true(fabs(ups[1] / TRIALS - 0.6) < 5 * sqrt(0.6 * 0.4 / TRIALS));
+    assert_true(fabs(square / TRIALS / 25 - 0.1) < 1e-3);
+}
+
 /* Nearest rounding: no draw, at most half a step away. */
 static void nearest_is_deterministic(void **state)
 {
@@ -216,6 +246,7 @@ int main(void)
         cmocka_unit_test(corners),
         cmocka_unit_test(one_level_is_ternary_in_both),
         cmocka_unit_test(variance_on_gaussian_numbers),
+        cmocka_unit_test(euclidean_norm_by_hand),
         cmocka_unit_test(nearest_is_deterministic),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -56,7 +56,7 @@ static void bad_specs(void **state)
         {"dither:bits=9", "bits=9 is not one of 2 to 8", GW_ERR_RANGE},
         {"dither:bucket=32", "bucket=32 is not one of 64 to 8192", GW_ERR_RANGE},
         {"dither:bucket=500", "bucket=500 is not a power of two", GW_ERR_RANGE},
-        {"dither:norm=l3", "norm=l3 is not one of max", GW_ERR_UNKNOWN},
+        {"dither:norm=l3", "norm=l3 is not one of max, l2", GW_ERR_UNKNOWN},
         {"dither:rounding=up", "rounding=up is not one of stochastic, nearest", GW_ERR_UNKNOWN},
         {"cast:to=f64", "to=f64 is not one of f32, f16, bf16", GW_ERR_UNKNOWN},
         {"ndither:rounding=nearest", "no parameter 'rounding'", GW_ERR_UNKNOWN}};

@@ -49,7 +49,7 @@ def by_oracle(segment, frame, bits):
     if segment.codec_name == "natural":
         return gwframe.encode_natural(bits, segment.dtype, p["bits"], stream)
     if segment.codec_name == "ndither":
-        return gwframe.encode_ndither(bits, segment.dtype, p["bits"], p["bucket"], stream)
+        return gwframe.encode_ndither(bits, segment.dtype, p["bits"], p["bucket"], stream, norm=p["norm"])
     if segment.codec_name == "sign":
         return gwframe.encode_sign(bits, p["bucket"])
     if segment.codec_name == "topk":
@@ -59,7 +59,8 @@ def by_oracle(segment, frame, bits):
         return gwframe.encode_randk(bits, segment.dtype, p["density"], p["values"], key, stream)
     if segment.codec_name == "adacomp":
         return gwframe.encode_adacomp(bits, None, p["bin"], p["factor"], p["cap"])
-    return gwframe.encode_dither(bits, segment.dtype, p["bits"], p["bucket"], p["rounding"], stream)
+    return gwframe.encode_dither(bits, segment.dtype, p["bits"], p["bucket"], p["rounding"], stream,
+                                  norm=p["norm"])
 
 
 def check(gradwire, frame_path, folder):

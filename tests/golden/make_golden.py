@@ -13,7 +13,7 @@ WIRE_VERSION = 1
 SPECS = ["cast:to=f32", "cast:to=f16", "cast:to=bf16", "natural:bits=8", "natural:bits=9",
          "ndither:bits=2,bucket=64", "ndither:bits=4", "ndither:bits=8", "dither:bits=2",
          "dither:bits=3,bucket=64", "dither:bits=4", "dither:bits=8,bucket=1024",
-         "dither:bits=5,rounding=nearest", "sign", "sign:bucket=64",
+         "dither:bits=5,rounding=nearest", "dither:bits=4,norm=l2", "ndither:bits=3,norm=l2,bucket=64", "sign", "sign:bucket=64",
          "topk:density=0.05", "topk:density=0.1,values=natural", "randk:density=0.05", "randk:density=0.1,values=natural",
          "adacomp:bin=50", "adacomp:bin=500", "adacomp:bin=63,cap=300"]
 OPTIONS = ["--seed", "1", "--step", "2", "--rank", "3"]

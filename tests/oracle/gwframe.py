@@ -307,7 +307,7 @@ class Param:
 
 _BITS = Param("bits", 2, 8, 4)
 _BUCKET = Param("bucket", 64, 8192, 512, power_of_two=True)
-_NORM = Param("norm", 0, 0, 0, words={0: "max"})
+_NORM = Param("norm", 0, 1, 0, words={0: "max", 1: "l2"})
 _DENSITY = Param("density", 1e-6, 1.0, 0.01, whole=False)
 _VALUES = Param("values", 0, 1, 0, words={0: "f32", 1: "natural"})
 CODECS = {
@@ -1015,7 +1015,22 @@ def ndither_level(magnitude, scale, s, r):
     return min((bits_of(u) + r - 0x3F800000) >> 23, s)
 
 
-def _encode_buckets(values_bits, bits, bucket, level, first, r_of):
+def euclidean_norm(part, largest):
+    """S of norm=l2 as a pattern; largest is the largest pattern without its sign."""
+    r = 2.0 ** -80 if largest > 0x5D800000 else 2.0 ** 80 if largest < 0x33800000 else 1.0
+    lanes = [0.0] * 32
+    for i, b in enumerate(part):
+        v = fl(float_of(b) * r)
+        lanes[i % 32] = fl(lanes[i % 32] + fl(v * v))
+    half = 16
+    while half:
+        lanes = [fl(lanes[j] + lanes[j + half]) for j in range(half)]
+        half //= 2
+    norm = fl(fl(math.sqrt(lanes[0])) / r)
+    return max(largest, min(bits_of(norm), INF_BITS - 1))
+
+
+def _encode_buckets(values_bits, bits, bucket, level, first, r_of, norm):
     s = (1 << (bits - 1)) - 1
     out = bytearray()
     for start in range(0, len(values_bits), bucket):
@@ -1025,6 +1040,8 @@ def _encode_buckets(values_bits, bits, bucket, level, first, r_of):
         if largest >= INF_BITS:
             largest = NAN_BITS
         elif largest:
+            if norm == 1:
+                largest = euclidean_norm(part, largest)
             scale = float_of(largest)
             for j, b in enumerate(part):
                 k = level(float_of(b & 0x7FFFFFFF), scale, s, r_of(first + start + j))
@@ -1033,15 +1050,15 @@ def _encode_buckets(values_bits, bits, bucket, level, first, r_of):
     return bytes(out)
 
 
-def encode_dither(values_bits, dtype, bits, bucket, nearest, stream, first=0):
+def encode_dither(values_bits, dtype, bits, bucket, nearest, stream, first=0, norm=0):
     del dtype  # the levels do not depend on it
     r_of = (lambda i: 1 << 22) if nearest else stream.r
-    return _encode_buckets(values_bits, bits, bucket, dither_level, first, r_of)
+    return _encode_buckets(values_bits, bits, bucket, dither_level, first, r_of, norm)
 
 
-def encode_ndither(values_bits, dtype, bits, bucket, stream, first=0):
+def encode_ndither(values_bits, dtype, bits, bucket, stream, first=0, norm=0):
     del dtype
-    return _encode_buckets(values_bits, bits, bucket, ndither_level, first, stream.r)
+    return _encode_buckets(values_bits, bits, bucket, ndither_level, first, stream.r, norm)
 
 
 def encode_cast(values_bits, to):
