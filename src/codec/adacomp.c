@@ -218,6 +218,22 @@ static uint32_t take(gw_source *source, float scale, uint64_t i)
     return negative;
 }
 
+/* Asks for r′ (or g) of what is sent some words later: single elements, far apart, which the processor does
+ * not foresee. */
+static void ask_ahead(const gw_source *source, const uint64_t *sent, uint64_t w)
+{
+    enum { WORDS_AHEAD = 12 };
+    const float *numbers =
+        source->after != NULL ? source->after : (const float *)(const void *)source->in;
+    if (w + WORDS_AHEAD >= gw_ceil_div(source->count, 64)) {
+        return;
+    }
+    for (uint64_t word = sent[w + WORDS_AHEAD]; word != 0; word &= word - 1) {
+        const uint64_t i = 64 * (w + WORDS_AHEAD) + (uint64_t)__builtin_ctzll(word);
+        gw_prefetch(numbers, sizeof(float) * i, 1);
+    }
+}
+
 static uint8_t *close_bin(uint8_t *out, uint32_t width, int any)
 {
     if (any) {
@@ -238,6 +254,7 @@ size_t gw_adacomp_entries(const gw_params *p, gw_source *source, const uint64_t 
     uint8_t *out = begin;
     int any = 0;
     for (uint64_t w = 0; w < gw_ceil_div(source->count, 64); w++) {
+        ask_ahead(source, sent, w);
         for (uint64_t word = sent[w]; word != 0; word &= word - 1) {
             const uint64_t i = 64 * w + (uint64_t)__builtin_ctzll(word);
             for (; i >= first + bin; first += bin, any = 0) {
@@ -266,6 +283,7 @@ static size_t write_bitmap(gw_source *source, const survey *s, uint8_t *begin)
     memcpy(begin, s->sent, (size_t)bitmap); /* little-endian */
     memset(signs, 0, (size_t)gw_ceil_div(s->chosen, 8));
     for (uint64_t w = 0; w < gw_ceil_div(source->count, 64); w++) {
+        ask_ahead(source, s->sent, w);
         for (uint64_t word = s->sent[w]; word != 0; word &= word - 1, j++) {
             const uint64_t i = 64 * w + (uint64_t)__builtin_ctzll(word);
             signs[j / 8] |= (uint8_t)(take(source, s->scale, i) << j % 8);

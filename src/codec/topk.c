@@ -141,7 +141,7 @@ static gw_status validate(const gw_params *p, const uint8_t *payload, size_t siz
 
 /* ---- selecting ---- */
 
-enum { SAMPLE = 32768, SLACK = GW_TOPK_STEP + GW_TOPK_SURPLUS, RADIX = 2048 };
+enum { AHEAD = 32, SAMPLE = 16384, SLACK = GW_TOPK_STEP + GW_TOPK_SURPLUS, RADIX = 2048 };
 
 /* Workspace: candidates and then the chosen, in order of index; cells of a histogram. */
 typedef struct selection {
@@ -219,10 +219,18 @@ static uint32_t guess_limit(const selection *s, const gw_source *source, uint64_
     const gw_random_pair k = {0x6A09E667u, 0xBB67AE85u};
     float *sample = s->value; /* room is at least 4096, and SAMPLE fits below */
     const uint64_t taken = s->room + SLACK < SAMPLE ? s->room + SLACK : SAMPLE;
-    for (uint64_t j = 0; j < taken; j++) {
+    for (uint64_t j = 0; j < taken + AHEAD; j++) { /* asked for first, read some numbers later */
         const uint64_t stratum = j * SAMPLE / taken * stride;
-        const uint64_t i = stratum + gw_random_word(k, (uint32_t)j) % stride;
-        sample[j] = gw_source_one(source, i);
+        if (j < taken) {
+            const uint64_t i = stratum + gw_random_word(k, (uint32_t)j) % stride;
+            gw_prefetch(source->in, i * gw_dtype_size(source->dtype), 1);
+            gw_prefetch(source->residual, i * sizeof(float), 1);
+        }
+        if (j >= AHEAD) {
+            const uint64_t before = (j - AHEAD) * SAMPLE / taken * stride;
+            sample[j - AHEAD] =
+                gw_source_one(source, before + gw_random_word(k, (uint32_t)(j - AHEAD)) % stride);
+        }
     }
     const double expected = (double)taken * (double)kept / (double)source->count;
     const uint64_t rank = (uint64_t)(expected + 4 * sqrt(expected) + 4);
@@ -312,6 +320,8 @@ static size_t select(const gw_job *job, gw_source *source, uint8_t *payload, voi
     write_list(&shape, s.index, payload + shape.values_bytes,
                payload + shape.values_bytes + shape.low_bytes);
     for (uint64_t j = 0; source->after != NULL && j < shape.kept; j++) {
+        /* single elements, far apart: asked for some entries ahead */
+        gw_prefetch(source->after + s.index[j + AHEAD < shape.kept ? j + AHEAD : j], 0, 1);
         source->after[s.index[j]] -= s.value[j];
     }
     return (size_t)(shape.values_bytes + shape.low_bytes + shape.high_bytes);
