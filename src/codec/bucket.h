@@ -73,17 +73,23 @@ GW_HD static inline float gw_bucket_square_pre(uint32_t top)
     return top > 0x5D800000u /* 2^60 */ ? 0x1p-80f : top < 0x33800000u /* 2^-24 */ ? 0x1p80f : 1.0f;
 }
 
+/* The largest finite number of a tensor's dtype: what is decoded must not overflow there. */
+GW_HD static inline float gw_bucket_most(gw_dtype dtype)
+{
+    return gw_float(dtype == GW_F16 ? 0x477FE000u : dtype == GW_BF16 ? 0x7F7F0000u : 0x7F7FFFFFu);
+}
+
 /* The Euclidean norm from the lane sums of squares, which it folds up; never below the largest magnitude,
- * never infinite. */
-GW_HD static inline float gw_bucket_norm(float lane[GW_BUCKET_LANES], float pre, uint32_t top)
+ * never above `most`. */
+GW_HD static inline float gw_bucket_norm(float lane[GW_BUCKET_LANES], float pre, uint32_t top,
+                                         float most)
 {
     for (int half = GW_BUCKET_LANES / 2; half > 0; half /= 2) {
         for (int i = 0; i < half; i++) {
             lane[i] += lane[i + half];
         }
     }
-    const float norm = sqrtf(lane[0]) / pre, most = gw_float(GW_INF_BITS - 1),
-                least = gw_float(top);
+    const float norm = sqrtf(lane[0]) / pre, least = gw_float(top);
     return norm > most ? most : norm > least ? norm : least;
 }
 

@@ -8,7 +8,7 @@
  * Afterwards it has `encode` and `decode` for its gw_bucket_kernels. */
 
 /* The bucket's scale. The lanes are an array the compiler makes vectors of; their order is fixed. */
-static float scale_of(const float *x, size_t n, uint32_t top, int euclidean)
+static float scale_of(const float *x, size_t n, uint32_t top, int euclidean, float most)
 {
     if (!euclidean) {
         return gw_float(top);
@@ -26,7 +26,7 @@ static float scale_of(const float *x, size_t n, uint32_t top, int euclidean)
         const float v = x[i + j] * pre;
         lane[j] += v * v;
     }
-    return gw_bucket_norm(lane, pre, top);
+    return gw_bucket_norm(lane, pre, top, most);
 }
 
 /* A bucket that is all zero or has a non-finite number: no codes to speak of. */
@@ -48,6 +48,7 @@ static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, 
     gw_bucket b = {.bits = gw_param(p, GW_BUCKET_BITS), .nearest = NEAREST(p)};
     b.levels = (1u << (b.bits - 1)) - 1;
     const int euclidean = gw_param(p, GW_BUCKET_NORM) == 1;
+    const float most = gw_bucket_most(job->dtype);
     gw_random_pair k = gw_random_pair_at(job->random_key, first);
     uint32_t next_top = max_abs(x, n < size ? n : size);
     for (size_t at = 0; at < n; at += size) {
@@ -60,7 +61,7 @@ static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, 
             k = gw_random_pair_at(job->random_key, index);
         }
         if (top < GW_INF_BITS && top != 0) {
-            b.scale = scale_of(x + at, m, top, euclidean);
+            b.scale = scale_of(x + at, m, top, euclidean, most);
             b.pre = gw_bucket_pre(b.scale);
             b.factor = FACTOR(b.scale * b.pre, b.levels);
         }

@@ -1015,8 +1015,9 @@ def ndither_level(magnitude, scale, s, r):
     return min((bits_of(u) + r - 0x3F800000) >> 23, s)
 
 
-def euclidean_norm(part, largest):
+def euclidean_norm(part, largest, dtype):
     """S of norm=l2 as a pattern; largest is the largest pattern without its sign."""
+    most = {F16: 0x477FE000, BF16: 0x7F7F0000}.get(dtype, INF_BITS - 1)
     r = 2.0 ** -80 if largest > 0x5D800000 else 2.0 ** 80 if largest < 0x33800000 else 1.0
     lanes = [0.0] * 32
     for i, b in enumerate(part):
@@ -1027,10 +1028,10 @@ def euclidean_norm(part, largest):
         lanes = [fl(lanes[j] + lanes[j + half]) for j in range(half)]
         half //= 2
     norm = fl(fl(math.sqrt(lanes[0])) / r)
-    return max(largest, min(bits_of(norm), INF_BITS - 1))
+    return max(largest, min(bits_of(norm), most))
 
 
-def _encode_buckets(values_bits, bits, bucket, level, first, r_of, norm):
+def _encode_buckets(values_bits, bits, bucket, level, first, r_of, norm, dtype):
     s = (1 << (bits - 1)) - 1
     out = bytearray()
     for start in range(0, len(values_bits), bucket):
@@ -1041,7 +1042,7 @@ def _encode_buckets(values_bits, bits, bucket, level, first, r_of, norm):
             largest = NAN_BITS
         elif largest:
             if norm == 1:
-                largest = euclidean_norm(part, largest)
+                largest = euclidean_norm(part, largest, dtype)
             scale = float_of(largest)
             for j, b in enumerate(part):
                 k = level(float_of(b & 0x7FFFFFFF), scale, s, r_of(first + start + j))
@@ -1051,14 +1052,12 @@ def _encode_buckets(values_bits, bits, bucket, level, first, r_of, norm):
 
 
 def encode_dither(values_bits, dtype, bits, bucket, nearest, stream, first=0, norm=0):
-    del dtype  # the levels do not depend on it
     r_of = (lambda i: 1 << 22) if nearest else stream.r
-    return _encode_buckets(values_bits, bits, bucket, dither_level, first, r_of, norm)
+    return _encode_buckets(values_bits, bits, bucket, dither_level, first, r_of, norm, dtype)
 
 
 def encode_ndither(values_bits, dtype, bits, bucket, stream, first=0, norm=0):
-    del dtype
-    return _encode_buckets(values_bits, bits, bucket, ndither_level, first, stream.r, norm)
+    return _encode_buckets(values_bits, bits, bucket, ndither_level, first, stream.r, norm, dtype)
 
 
 def encode_cast(values_bits, to):
