@@ -22,10 +22,9 @@ static const gw_cli_page PAGE = {
 static const struct {
     uint32_t bit;
     const char *name;
-} FLAGS[] = {{GW_CODEC_FIXED_SIZE, "fixed_size"},
-             {GW_CODEC_UNBIASED, "unbiased"},
-             {GW_CODEC_ADDITIVE, "additive"},
-             {GW_CODEC_WANTS_FEEDBACK, "wants_feedback"}};
+} FLAGS[] = {{GW_CODEC_FIXED_SIZE, "fixed_size"}, {GW_CODEC_UNBIASED, "unbiased"},
+             {GW_CODEC_ADDITIVE, "additive"},     {GW_CODEC_WANTS_FEEDBACK, "wants_feedback"},
+             {GW_CODEC_ROUNDS, "rounds"},         {GW_CODEC_NEEDS_SHAPE, "needs_shape"}};
 enum { N_FLAGS = sizeof FLAGS / sizeof FLAGS[0] };
 
 static uint32_t default_flags(const gw_codec *codec)

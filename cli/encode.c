@@ -84,6 +84,7 @@ static bool describe(const gw_cli_tensors *tensors, const gw_params *params, fra
                                 .n_dims = tensor->shape.n_dims,
                                 .tensor = i};
         memcpy(segment->dims, tensor->shape.dims, sizeof segment->dims);
+        (void)gw_params_fit_shape(&segment->params, segment->dims, segment->n_dims);
         if (segment->name_bytes > GW_FRAME_MAX_NAME) {
             gw_cli_error("tensor '%.80s…': a name of %zu bytes; a frame takes at most %d",
                          tensor->name, segment->name_bytes, GW_FRAME_MAX_NAME);

@@ -130,6 +130,16 @@ static bool generate(job *j)
     return true;
 }
 
+/* Made-up numbers have no shape worth telling. */
+static gw_params params_for(const job *j, const trial *all, const gw_cli_tensor *tensor)
+{
+    gw_params params = all->params;
+    if (j->args->n_words > 0) {
+        (void)gw_params_fit_shape(&params, tensor->shape.dims, tensor->shape.n_dims);
+    }
+    return params;
+}
+
 /* Memory for the largest payload and the largest decoded tensor, once. */
 static bool reserve(job *j)
 {
@@ -139,7 +149,8 @@ static bool reserve(job *j)
         largest = tensor->shape.bytes > largest ? tensor->shape.bytes : largest;
         for (size_t i = 0; i < j->n_trials; i++) {
             size_t bound = 0;
-            if (gw_payload_bound(&j->trials[i].params, tensor->shape.count, &bound) != GW_OK) {
+            const gw_params params = params_for(j, &j->trials[i], tensor);
+            if (gw_payload_bound(&params, tensor->shape.count, &bound) != GW_OK) {
                 gw_cli_error("tensor '%.80s': too large for '%s'", tensor->name, j->trials[i].spec);
                 return false;
             }
@@ -207,14 +218,15 @@ static bool try_one(job *j, size_t index, trial *all)
     gw_report report = {0};
     gw_why why = {""};
     size_t written = 0;
-    if (!gw_cli_exec_fit(&j->exec, &all->params, in.dtype, in.count, false)) {
+    const gw_params params = params_for(j, all, tensor);
+    if (!gw_cli_exec_fit(&j->exec, &params, in.dtype, in.count, false)) {
         return false;
     }
     gw_status status =
-        gw_encode(&all->params, &j->exec, &stream, &in, j->payload, j->capacity, &written, &report);
+        gw_encode(&params, &j->exec, &stream, &in, j->payload, j->capacity, &written, &report);
     gw_tensor out = {j->decoded, in.count, in.dtype};
     if (status == GW_OK) {
-        status = gw_decode(&all->params, &j->exec, j->payload, written, GW_SET, &out, &why);
+        status = gw_decode(&params, &j->exec, j->payload, written, GW_SET, &out, &why);
     }
     if (status != GW_OK) {
         gw_cli_error("tensor '%.80s', '%s': %s", tensor->name, all->spec,

@@ -13,11 +13,13 @@ extern "C" {
 typedef struct gw_codec gw_codec;
 
 enum {
-    GW_CODEC_FIXED_SIZE = 1,     /* payload bytes depend on the count alone, never on the values */
-    GW_CODEC_UNBIASED = 2,       /* the expectation of the decoded value is the value */
-    GW_CODEC_ADDITIVE = 4,       /* payloads of several ranks may be summed without decoding */
-    GW_CODEC_STOCHASTIC = 8,     /* draws random numbers: gw_encode needs a stream */
-    GW_CODEC_WANTS_FEEDBACK = 16 /* biased: what it loses must be fed back (gw_encode_feedback) */
+    GW_CODEC_FIXED_SIZE = 1,      /* payload bytes depend on the count alone, never on the values */
+    GW_CODEC_UNBIASED = 2,        /* the expectation of the decoded value is the value */
+    GW_CODEC_ADDITIVE = 4,        /* payloads of several ranks may be summed without decoding */
+    GW_CODEC_STOCHASTIC = 8,      /* draws random numbers: gw_encode needs a stream */
+    GW_CODEC_WANTS_FEEDBACK = 16, /* biased: what it loses must be fed back (gw_encode_feedback) */
+    GW_CODEC_ROUNDS = 32,         /* can be exchanged as rounds of sums (rounds.h) */
+    GW_CODEC_NEEDS_SHAPE = 64     /* wants to know a matrix row: its parameter `cols` */
 };
 
 typedef struct gw_param_info {
@@ -76,6 +78,9 @@ GW_API gw_status gw_params_parse(gw_params *params, const char *spec, gw_why *wh
 GW_API gw_status gw_params_check(const gw_params *params, gw_why *why);
 /* Writes the spec string with every parameter; `size` includes the final NUL. */
 GW_API gw_status gw_params_print(const gw_params *params, char *text, size_t size);
+/* For a codec that needs the shape and was not told it: a row is all but the first of `n_dims` dims, so that a
+ * tensor of one dim is one row. Others stay as they are. */
+GW_API gw_status gw_params_fit_shape(gw_params *params, const uint64_t *dims, size_t n_dims);
 /* GW_CODEC_* of this codec with these settings. */
 GW_API uint32_t gw_params_flags(const gw_params *params);
 /* A payload may be cut at multiples of this many elements: the payload of a whole is the

@@ -6,5 +6,6 @@
 #include "gradwire/codec.h"    /* numbers <-> payload */
 #include "gradwire/feedback.h" /* what was lost last time: residuals, checkpoints */
 #include "gradwire/frame.h"    /* payload <-> frame */
+#include "gradwire/rounds.h"   /* codecs whose exchange is rounds of sums */
 
 #endif

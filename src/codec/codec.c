@@ -210,29 +210,42 @@ static void decode_part(void *arg, unsigned index)
     gw_fp_leave(caller);
 }
 
+gw_status gw_codec_choose_isa(const gw_codec *codec, const gw_exec *exec, gw_isa *out)
+{
+    gw_isa isa = exec != NULL ? exec->isa : GW_ISA_AUTO;
+    if (isa < GW_ISA_AUTO || isa >= GW_ISA_COUNT) {
+        return GW_ERR_ARG;
+    }
+    if (isa == GW_ISA_AUTO) {
+        isa = gw_isa_best();
+        while (codec->kernels[isa] == NULL) { /* the scalar variant always exists */
+            isa = (gw_isa)(isa - 1);
+        }
+    } else if (codec->kernels[isa] == NULL || !gw_isa_runs_here(isa)) {
+        return GW_ERR_UNSUPPORTED;
+    }
+    *out = isa;
+    return GW_OK;
+}
+
 /* Resolves instruction set, parts and scratch. *parts is how many to run. */
 static gw_status prepare(call *c, const gw_params *params, const gw_exec *exec,
                          const gw_tensor *tensor, int encoding, unsigned *parts)
 {
     const gw_exec plain = {0};
     exec = exec != NULL ? exec : &plain;
-    const gw_status status = gw_params_check(params, NULL);
+    gw_status status = gw_params_check(params, NULL);
     if (status != GW_OK) {
         return status;
     }
     if (tensor == NULL || gw_dtype_size(tensor->dtype) == 0 || tensor->count > SIZE_MAX / 8 ||
-        (tensor->data == NULL && tensor->count != 0) || exec->isa < GW_ISA_AUTO ||
-        exec->isa >= GW_ISA_COUNT) {
+        (tensor->data == NULL && tensor->count != 0)) {
         return GW_ERR_ARG;
     }
-    gw_isa isa = exec->isa;
-    if (isa == GW_ISA_AUTO) {
-        isa = gw_isa_best();
-        while (params->codec->kernels[isa] == NULL) { /* the scalar variant always exists */
-            isa = (gw_isa)(isa - 1);
-        }
-    } else if (params->codec->kernels[isa] == NULL || !gw_isa_runs_here(isa)) {
-        return GW_ERR_UNSUPPORTED;
+    gw_isa isa = GW_ISA_AUTO;
+    status = gw_codec_choose_isa(params->codec, exec, &isa);
+    if (status != GW_OK) {
+        return status;
     }
     c->job.params = params;
     c->job.kernels = params->codec->kernels[isa];
@@ -280,7 +293,8 @@ static void decode_selected(const call *c)
     const size_t width = gw_dtype_size(c->job.dtype);
     gw_cursor cursor = {0};
     const uint32_t caller = gw_fp_enter();
-    if (c->how == GW_SET && c->count != 0) {
+    const int overwrites = codec->fills && c->how == GW_SET;
+    if (c->how == GW_SET && c->count != 0 && !overwrites) {
         memset(c->out, 0, c->count * width);
     }
     if (c->job.dtype == GW_F32) {
@@ -289,7 +303,9 @@ static void decode_selected(const call *c)
     }
     for (size_t at = 0; c->job.dtype != GW_F32 && at < c->count; at += SCRATCH) {
         const size_t m = c->count - at < SCRATCH ? c->count - at : SCRATCH;
-        c->convert->widen(c->job.dtype, c->out + at * width, c->only.scratch, m);
+        if (!overwrites) {
+            c->convert->widen(c->job.dtype, c->out + at * width, c->only.scratch, m);
+        }
         codec->scatter(&c->job, c->payload_in, c->count, &cursor, at, m, c->how, c->only.scratch);
         (void)c->convert->narrow(c->job.dtype, c->only.scratch, c->out + at * width, m);
     }

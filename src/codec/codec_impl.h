@@ -27,6 +27,21 @@ typedef struct gw_cursor {
     uint64_t state[5]; /* the codec's own */
 } gw_cursor;
 
+/* What a codec with rounds does in them (gradwire/rounds.h). `workspace` keeps what it holds from call to
+ * call of an exchange; G is formed by the first make. */
+typedef struct gw_codec_rounds {
+    uint64_t (*elements)(const gw_params *, uint64_t count, unsigned round);
+    uint64_t (*state)(const gw_params *, uint64_t count);     /* floats */
+    uint64_t (*workspace)(const gw_params *, uint64_t count); /* bytes */
+    void (*make)(const gw_job *, gw_source *, const float *state, unsigned round, void *workspace,
+                 float *own, gw_report *);
+    void (*take)(const gw_job *, gw_source *, unsigned round, void *workspace, const float *sum,
+                 float *state_after);
+    /* `sum` is that of the last round; elements [first, first + n) */
+    void (*decode)(const gw_job *, void *workspace, const float *sum, uint64_t count,
+                   uint64_t first, size_t n, gw_apply, float *out);
+} gw_codec_rounds;
+
 /* A codec either codes spans that begin on a grain border (encode, decode), or selects over the whole
  * tensor (select, scatter). */
 struct gw_codec {
@@ -59,9 +74,15 @@ struct gw_codec {
     void (*scatter)(const gw_job *, const uint8_t *payload, uint64_t count, gw_cursor *,
                     uint64_t begin, size_t n, gw_apply, float *out);
 
+    int fills;                     /* scatter touches every element: setting them needs no zeros */
+    const gw_codec_rounds *rounds; /* NULL for most */
+
     /* Inner loops by gw_isa; NULL is not built. What they are is the codec's own business. */
     const void *kernels[GW_ISA_COUNT];
 };
+
+/* The variant that `exec` asks for, or the best; `exec` may be NULL. */
+gw_status gw_codec_choose_isa(const gw_codec *codec, const gw_exec *exec, gw_isa *out);
 
 /* Value of parameter `index`, known to be whole and in range. */
 static inline uint32_t gw_param(const gw_params *params, int index)

@@ -205,3 +205,26 @@ gw_status gw_params_print(const gw_params *params, char *text, size_t size)
     }
     return used < size ? GW_OK : GW_ERR_CAPACITY;
 }
+
+gw_status gw_params_fit_shape(gw_params *params, const uint64_t *dims, size_t n_dims)
+{
+    const gw_status status = gw_params_check(params, NULL);
+    if (status != GW_OK || (dims == NULL && n_dims != 0)) {
+        return status != GW_OK ? status : GW_ERR_ARG;
+    }
+    for (size_t i = 0; i < params->codec->n_params; i++) {
+        const gw_param_info *info = &params->codec->params[i];
+        if ((params->codec->flags(params) & GW_CODEC_NEEDS_SHAPE) == 0 ||
+            strcmp(info->name, "cols") != 0 || params->value[i] != 0) {
+            continue;
+        }
+        double cols = 1;
+        for (size_t d = n_dims > 1; d < n_dims; d++) {
+            cols *= (double)dims[d];
+        }
+        if (cols >= 1 && cols <= info->max) { /* a longer row, or none: nearly square serves */
+            params->value[i] = cols;
+        }
+    }
+    return GW_OK;
+}

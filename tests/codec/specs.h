@@ -39,6 +39,8 @@ static const char *const all_specs[] = {
     "adacomp:bin=50",
     "adacomp:bin=500,factor=1.5",
     "adacomp:bin=63,cap=400",
+    "lowrank:rank=1",
+    "lowrank:rank=3,cols=100",
 };
 enum { ALL_SPECS = sizeof all_specs / sizeof all_specs[0] };
 

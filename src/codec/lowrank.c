@@ -1,0 +1,406 @@
+/* lowrank: PowerSGD (Vogels, Karimireddy, Jaggi, NeurIPS 2019). The tensor as a matrix G, projected on the span of P = G·Q:
+ * two thin factors instead of the whole. One power step an exchange; Q begins where the last exchange ended.
+ * An exchange is two rounds of sums over the ranks (rounds.h); alone, as a payload, the sum is of one.
+ * Arithmetic: docs/numerics.md section 10. Payload: docs/wire-format.md 3.9. */
+#include "base/arena.h"
+#include "base/little_endian.h"
+#include "base/random.h"
+#include "codec/lowrank_loops.h"
+#include "codec/source.h"
+
+#include <cblas.h>
+#include <string.h>
+
+enum { RANK, COLS };
+enum { HEADER = 8 };
+/* Elements of G that are worked on at once: few enough for the second-level cache, so that g + r is still
+ * there when it is multiplied. */
+enum { TILE = 64 * 1024 };
+/* Columns whose factor stays in the first-level cache for all rows, at rank 4. */
+enum { STRIPE = 1024 };
+
+static const gw_param_info params[] = {
+    {"rank", "columns of the two factors", 1, 256, 4, NULL, 0},
+    {"cols", "elements of a matrix row; 0: nearly square", 0, 2147483647, 0, NULL, 0},
+};
+
+const gw_lowrank_kernels gw_lowrank_scalar = {row};
+
+static gw_matrix matrix(const gw_params *p, uint64_t count)
+{
+    return gw_matrix_of(gw_param(p, RANK), gw_param(p, COLS), count);
+}
+
+static uint32_t flags(const gw_params *p)
+{
+    (void)p;
+    return GW_CODEC_FIXED_SIZE | GW_CODEC_WANTS_FEEDBACK | GW_CODEC_STOCHASTIC | GW_CODEC_ROUNDS |
+           GW_CODEC_NEEDS_SHAPE;
+}
+
+static uint64_t factor_elements(const gw_matrix *m)
+{
+    return m->rank != 0 ? m->rank * (m->rows + m->cols) : m->count;
+}
+
+static uint64_t bytes(const gw_params *p, uint64_t count)
+{
+    const gw_matrix m = matrix(p, count);
+    return HEADER + 4 * factor_elements(&m);
+}
+
+/* ---- the steps of an exchange ---- */
+
+/* What an exchange keeps from step to step. */
+typedef struct workbench {
+    float *start;    /* Q0, rank × cols */
+    float *left;     /* P, then P̂: rows × rank */
+    float *right;    /* Q_own: rank × cols */
+    double *columns; /* rank × rows */
+    float *tile;     /* a tile of G, where neither g nor r′ has it in fp32 */
+} workbench;
+
+/* Full rows that are worked on at once. */
+static uint64_t tile_rows(const gw_matrix *m)
+{
+    return m->cols < TILE ? TILE / m->cols : 1;
+}
+
+static workbench cut(gw_arena *arena, const gw_matrix *m)
+{
+    workbench b = {0};
+    if (m->rank != 0) {
+        b.start = gw_arena_take(arena, m->rank * m->cols, sizeof(float));
+        b.left = gw_arena_take(arena, m->rank * m->rows, sizeof(float));
+        b.right = gw_arena_take(arena, m->rank * m->cols, sizeof(float));
+        b.columns = gw_arena_take(arena, m->rank * m->rows, sizeof(double));
+        b.tile = gw_arena_take(arena, tile_rows(m) * m->cols, sizeof(float));
+    }
+    return b;
+}
+
+static uint64_t room(const gw_params *p, uint64_t count)
+{
+    const gw_matrix m = matrix(p, count);
+    gw_arena arena = gw_arena_measuring();
+    (void)cut(&arena, &m);
+    return gw_arena_need(&arena);
+}
+
+static workbench bench_of(const gw_params *p, const gw_matrix *m, void *workspace)
+{
+    gw_arena arena = gw_arena_over((gw_workspace){workspace, (size_t)room(p, m->count)});
+    return cut(&arena, m);
+}
+
+/* G of the elements [at, at + n), a tile at most; gone at the next call. */
+static const float *matrix_at(gw_source *s, const workbench *b, uint64_t at, uint64_t n)
+{
+    if (s->after == NULL && s->dtype != GW_F32) {
+        s->convert->widen(s->dtype, s->in + 2 * at, b->tile, (size_t)n);
+        return b->tile;
+    }
+    for (uint64_t i = at; i < at + n && s->after != NULL; i += GW_SOURCE_BLOCK) {
+        const uint64_t left = at + n - i;
+        (void)gw_source_block(s, i, left < GW_SOURCE_BLOCK ? (size_t)left : GW_SOURCE_BLOCK);
+    }
+    return s->after != NULL ? s->after + at : gw_source_gradient(s, at, (size_t)n);
+}
+
+/* A power step begins with the last one's Q; a row that is gone (the first step, a rank that was missing,
+ * a matrix of lower rank) with random numbers, the same on all ranks. */
+static void begin(const gw_job *job, const gw_matrix *m, const float *state, float *start)
+{
+    const gw_stream shared = {job->stream->seed, job->stream->step, job->stream->tensor,
+                              UINT32_MAX - 1,    UINT32_MAX,        0};
+    const uint64_t key = gw_random_key(&shared);
+    for (uint32_t k = 0; k < m->rank; k++) {
+        float *q = start + k * m->cols;
+        uint32_t any = 0, top = 0;
+        for (uint64_t j = 0; j < m->cols; j++) {
+            q[j] = state != NULL ? state[k * m->cols + j] : 0;
+            const uint32_t a = gw_bits(q[j]) & GW_ABS_MASK;
+            any |= a;
+            top = a > top ? a : top;
+        }
+        for (uint64_t j = 0; (any == 0 || top >= GW_INF_BITS) && j < m->cols; j++) {
+            const uint64_t number = k * m->cols + j;
+            const uint32_t word =
+                gw_random_word(gw_random_pair_at(key, number << 1), (uint32_t)number);
+            q[j] = (float)((int32_t)word >> 8) * 0x1p-23f;
+        }
+    }
+}
+
+/* P = G · Q0ᵀ, or Q = P̂ᵀ · G: tiles of full rows, then the last row if it is shorter. */
+static void multiply(const gw_matrix *m, gw_source *s, const workbench *b, int by_right)
+{
+    const uint64_t full = m->last == m->cols ? m->rows : m->rows - 1, step = tile_rows(m);
+    const int rank = (int)m->rank, cols = (int)m->cols;
+    uint64_t n = 0;
+    for (uint64_t i = 0; i < m->rows; i += n) {
+        n = i == full ? 1 : full - i < step ? full - i : step;
+        const int width = i == full ? (int)m->last : cols;
+        const float *g = matrix_at(s, b, i * m->cols, n * (uint64_t)width);
+        float *p = b->left + i * m->rank;
+        if (by_right) {
+            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)n, rank, width, 1, g, width,
+                        b->start, cols, 0, p, rank);
+        } else {
+            cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, rank, width, (int)n, 1, p, rank, g,
+                        width, i == 0 ? 0 : 1, b->right, cols);
+        }
+    }
+}
+
+static void spoil(float *x, uint64_t n)
+{
+    for (uint64_t i = 0; i < n; i++) {
+        x[i] = gw_float(GW_NAN_BITS);
+    }
+}
+
+/* b->left = P_own */
+static void project_left(const gw_job *job, const gw_matrix *m, gw_source *s, const workbench *b,
+                         const float *state, gw_report *report)
+{
+    begin(job, m, state, b->start);
+    multiply(m, s, b, 1);
+    if (gw_count_non_finite(b->left, m->rank * m->rows) == 0) {
+        return;
+    }
+    for (uint64_t at = 0; at < s->count; at += GW_SOURCE_BLOCK) {
+        const size_t n = gw_source_left(s, at);
+        report->non_finite += gw_count_non_finite(matrix_at(s, b, at, n), n);
+    }
+    if (report->non_finite == 0) {
+        report->overflowed = s->count; /* in the product, which spoils all */
+    }
+}
+
+/* b->left = P̂ of P, which may be b->left itself */
+static void orthogonal(const gw_matrix *m, const float *p, const workbench *b)
+{
+    if (gw_count_non_finite(p, m->rank * m->rows) != 0) {
+        spoil(b->left, m->rank * m->rows);
+        return;
+    }
+    for (uint64_t i = 0; i < m->rows; i++) {
+        for (uint32_t k = 0; k < m->rank; k++) {
+            b->columns[k * m->rows + i] = (double)p[i * m->rank + k];
+        }
+    }
+    gw_lowrank_orthogonal(b->columns, m->rows, m->rank);
+    for (uint64_t i = 0; i < m->rows; i++) {
+        for (uint32_t k = 0; k < m->rank; k++) {
+            b->left[i * m->rank + k] = (float)b->columns[k * m->rows + i];
+        }
+    }
+}
+
+/* b->right = Q_own */
+static void project_right(const gw_matrix *m, gw_source *s, const workbench *b)
+{
+    if (gw_count_non_finite(b->left, 1) != 0) {
+        spoil(b->right, m->rank * m->cols);
+        return;
+    }
+    multiply(m, s, b, 0);
+    if (gw_count_non_finite(b->right, m->rank * m->cols) != 0) {
+        spoil(b->right, m->rank * m->cols); /* overflowed */
+    }
+}
+
+/* The product of the factors into, onto or off elements [begin, begin + n), `out` being the first of them. */
+static void product(const gw_job *job, const gw_matrix *m, const void *left_factor,
+                    const void *right_factor, uint64_t first, uint64_t n, gw_lowrank_how how,
+                    float *out)
+{
+    const gw_lowrank_kernels *kernels = job->kernels;
+    const uint8_t *left = left_factor, *right = right_factor;
+    for (uint64_t stripe = 0; stripe < m->cols; stripe += STRIPE) {
+        const uint64_t stop = m->cols - stripe < STRIPE ? m->cols : stripe + STRIPE;
+        for (uint64_t i = first / m->cols; i * m->cols < first + n; i++) {
+            uint64_t from = i * m->cols + stripe, to = i * m->cols + stop;
+            from = from < first ? first : from;
+            to = to > first + n ? first + n : to;
+            if (from < to) {
+                kernels->row(left + 4 * i * m->rank, right + 4 * (from - i * m->cols), m->cols,
+                             m->rank, (size_t)(to - from), how, out + (from - first));
+            }
+        }
+    }
+}
+
+/* G − P̂ · Q_own into r′, which holds G */
+static void keep_the_rest(const gw_job *job, const gw_matrix *m, gw_source *s, const workbench *b)
+{
+    if (s->after != NULL) {
+        product(job, m, b->left, b->right, 0, s->count, GW_LOWRANK_TAKE, s->after);
+    }
+}
+
+/* Too small for its rank to pay: G itself, and nothing is left. */
+static void copy_whole(gw_source *s, uint8_t *out, gw_report *report)
+{
+    for (uint64_t at = 0; at < s->count; at += GW_SOURCE_BLOCK) {
+        const size_t n = gw_source_left(s, at);
+        const float *g = gw_source_block(s, at, n);
+        memcpy(out + 4 * at, g, 4 * n);
+        report->non_finite += gw_count_non_finite(g, n);
+    }
+    if (s->after != NULL) {
+        memset(s->after, 0, s->count * sizeof *s->after);
+    }
+}
+
+/* ---- an exchange in rounds ---- */
+
+static uint64_t round_elements(const gw_params *p, uint64_t count, unsigned round)
+{
+    const gw_matrix m = matrix(p, count);
+    if (m.rank == 0) {
+        return round == 0 ? count : 0;
+    }
+    return round == 0 ? m.rank * m.rows : round == 1 ? m.rank * m.cols : 0;
+}
+
+static uint64_t state_elements(const gw_params *p, uint64_t count)
+{
+    const gw_matrix m = matrix(p, count);
+    return m.rank * m.cols;
+}
+
+static void make(const gw_job *job, gw_source *s, const float *state, unsigned round,
+                 void *workspace, float *own, gw_report *report)
+{
+    const gw_matrix m = matrix(job->params, s->count);
+    const workbench b = bench_of(job->params, &m, workspace);
+    if (m.rank == 0) {
+        copy_whole(s, (uint8_t *)own, report);
+    } else if (round == 0) {
+        project_left(job, &m, s, &b, state, report);
+        memcpy(own, b.left, m.rank * m.rows * sizeof *own);
+    } else {
+        project_right(&m, s, &b);
+        memcpy(own, b.right, m.rank * m.cols * sizeof *own);
+    }
+}
+
+static void take(const gw_job *job, gw_source *s, unsigned round, void *workspace, const float *sum,
+                 float *state_after)
+{
+    const gw_matrix m = matrix(job->params, s->count);
+    const workbench b = bench_of(job->params, &m, workspace);
+    if (m.rank != 0 && round == 0) {
+        orthogonal(&m, sum, &b);
+    } else if (m.rank != 0) {
+        keep_the_rest(job, &m, s, &b);
+        memcpy(state_after, sum, m.rank * m.cols * sizeof *sum);
+    }
+}
+
+static void decode_rounds(const gw_job *job, void *workspace, const float *sum, uint64_t count,
+                          uint64_t first, size_t n, gw_apply how, float *out)
+{
+    const gw_matrix m = matrix(job->params, count);
+    if (m.rank != 0) {
+        const workbench b = bench_of(job->params, &m, workspace);
+        product(job, &m, b.left, sum, first, n, how == GW_ADD ? GW_LOWRANK_ADD : GW_LOWRANK_SET,
+                out);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        out[i] = how == GW_ADD ? out[i] + sum[first + i] : sum[first + i];
+    }
+}
+
+static const gw_codec_rounds rounds = {round_elements, state_elements, room,
+                                       make,           take,           decode_rounds};
+
+/* ---- alone: the sum of one rank as a payload ---- */
+
+static size_t select(const gw_job *job, gw_source *s, uint8_t *payload, void *workspace,
+                     gw_report *report)
+{
+    const gw_matrix m = matrix(job->params, s->count);
+    const workbench b = bench_of(job->params, &m, workspace);
+    gw_put_u32(payload, m.rank);
+    gw_put_u32(payload + 4, (uint32_t)m.cols);
+    if (m.rank == 0) {
+        copy_whole(s, payload + HEADER, report);
+    } else {
+        const uint64_t left_bytes = 4 * m.rank * m.rows;
+        project_left(job, &m, s, &b, NULL, report);
+        orthogonal(&m, b.left, &b);
+        project_right(&m, s, &b);
+        if (gw_count_non_finite(b.right, 1) != 0) { /* also if only the second product overflowed */
+            spoil(b.left, m.rank * m.rows);
+            report->overflowed += report->non_finite == 0 && report->overflowed == 0 ? s->count : 0;
+        }
+        memcpy(payload + HEADER, b.left, left_bytes);
+        memcpy(payload + HEADER + left_bytes, b.right, 4 * m.rank * m.cols);
+        keep_the_rest(job, &m, s, &b);
+    }
+    return (size_t)bytes(job->params, s->count);
+}
+
+static gw_status validate(const gw_params *p, const uint8_t *payload, size_t size, uint64_t count,
+                          gw_why *why)
+{
+    (void)size; /* follows from count */
+    const gw_matrix m = matrix(p, count);
+    const uint32_t rank = gw_get_u32(payload), cols = gw_get_u32(payload + 4);
+    if (rank != m.rank || cols != m.cols) {
+        return gw_fail(why, GW_ERR_CORRUPT,
+                       "lowrank: payload of rank %u with %u columns, not of rank %u with %llu",
+                       rank, cols, m.rank, (unsigned long long)m.cols);
+    }
+    const uint64_t n = factor_elements(&m);
+    uint64_t bad = 0, nan = 0;
+    for (uint64_t i = 0; m.rank != 0 && i < n; i++) {
+        const uint32_t word = gw_get_u32(payload + HEADER + 4 * i);
+        bad += (word & GW_ABS_MASK) >= GW_INF_BITS;
+        nan += word == GW_NAN_BITS;
+    }
+    if (bad != 0 && nan != n) {
+        return gw_fail(why, GW_ERR_CORRUPT, "lowrank: %llu of %llu factor elements are not finite",
+                       (unsigned long long)bad, (unsigned long long)n);
+    }
+    return GW_OK;
+}
+
+static void scatter(const gw_job *job, const uint8_t *payload, uint64_t count, gw_cursor *cursor,
+                    uint64_t first, size_t n, gw_apply how, float *out)
+{
+    (void)cursor;
+    const gw_matrix m = matrix(job->params, count);
+    const uint8_t *left = payload + HEADER, *right = left + 4 * (uint64_t)m.rank * m.rows;
+    if (m.rank != 0) {
+        product(job, &m, left, right, first, n, how == GW_ADD ? GW_LOWRANK_ADD : GW_LOWRANK_SET,
+                out);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        const float v = gw_float(gw_get_u32(left + 4 * (first + i)));
+        out[i] = how == GW_ADD ? out[i] + v : v;
+    }
+}
+
+extern const gw_codec gw_codec_lowrank;
+const gw_codec gw_codec_lowrank = {
+    .name = "lowrank",
+    .doc = "two thin factors of the tensor as a matrix (PowerSGD)",
+    .params = params,
+    .n_params = 2,
+    .flags = flags,
+    .bytes = bytes,
+    .validate = validate,
+    .select_bytes = room,
+    .select = select,
+    .scatter = scatter,
+    .fills = 1,
+    .rounds = &rounds,
+    .kernels = {NULL, &gw_lowrank_scalar, GW_AVX2(gw_lowrank_avx2), GW_AVX512(gw_lowrank_avx512),
+                GW_NEON(gw_lowrank_neon)},
+};

@@ -1,0 +1,171 @@
+/* The rounds of a codec that has them: checks, the numbers as fp32, and the codec's own step. */
+#include "base/arena.h"
+#include "codec/source.h"
+
+#include <gradwire/rounds.h>
+
+/* fp16 and bf16 outputs go through a scratch of so many elements. */
+enum { SCRATCH = GW_SOURCE_BLOCK };
+
+/* One call, resolved. */
+typedef struct turn {
+    gw_job job;
+    gw_source source;
+    void *own; /* the codec's workspace */
+    gw_isa isa;
+} turn;
+
+static gw_status known(const gw_params *params, size_t count)
+{
+    const gw_status status = gw_params_check(params, NULL);
+    if (status != GW_OK) {
+        return status;
+    }
+    return params->codec->rounds == NULL ? GW_ERR_UNSUPPORTED
+           : count > UINT32_MAX          ? GW_ERR_UNSUPPORTED
+                                         : GW_OK;
+}
+
+gw_status gw_rounds_elements(const gw_params *params, size_t count, unsigned round,
+                             size_t *elements)
+{
+    const gw_status status = known(params, count);
+    if (status == GW_OK) {
+        *elements = (size_t)params->codec->rounds->elements(params, count, round);
+    }
+    return status;
+}
+
+gw_status gw_rounds_state(const gw_params *params, size_t count, size_t *floats)
+{
+    const gw_status status = known(params, count);
+    if (status == GW_OK) {
+        *floats = (size_t)params->codec->rounds->state(params, count);
+    }
+    return status;
+}
+
+static void cut(gw_arena *arena, const gw_params *params, size_t count, turn *t)
+{
+    t->source.scratch = gw_arena_take(arena, SCRATCH, sizeof(float));
+    t->own = gw_arena_take(arena, (size_t)params->codec->rounds->workspace(params, count), 1);
+}
+
+gw_status gw_rounds_workspace(const gw_params *params, size_t count, size_t *bytes)
+{
+    const gw_status status = known(params, count);
+    if (status == GW_OK) {
+        turn unused = {0};
+        gw_arena arena = gw_arena_measuring();
+        cut(&arena, params, count, &unused);
+        *bytes = gw_arena_need(&arena);
+    }
+    return status;
+}
+
+/* Feedback and state: both of a pair, never the same buffer. */
+static int pair_is_wrong(const float *before, const float *after)
+{
+    return (before == NULL) != (after == NULL) || (before != NULL && before == after);
+}
+
+static gw_status prepare(const gw_rounds *x, turn *t)
+{
+    if (x == NULL || x->in == NULL || x->exec == NULL || x->stream == NULL ||
+        gw_dtype_size(x->in->dtype) == 0 || (x->in->data == NULL && x->in->count != 0) ||
+        pair_is_wrong(x->residual, x->residual_after) || pair_is_wrong(x->state, x->state_after)) {
+        return GW_ERR_ARG;
+    }
+    gw_status status = known(x->params, x->in->count);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (x->state == NULL && x->params->codec->rounds->state(x->params, x->in->count) != 0) {
+        return GW_ERR_ARG;
+    }
+    status = gw_codec_choose_isa(x->params->codec, x->exec, &t->isa);
+    if (status != GW_OK) {
+        return status;
+    }
+    t->job = (gw_job){.params = x->params,
+                      .stream = x->stream,
+                      .kernels = x->params->codec->kernels[t->isa],
+                      .dtype = x->in->dtype};
+    t->source = (gw_source){.convert = gw_convert_for(t->isa),
+                            .in = x->in->data,
+                            .dtype = x->in->dtype,
+                            .count = x->in->count,
+                            .residual = x->residual,
+                            .after = x->residual_after};
+    gw_arena arena = gw_arena_over(x->exec->workspace);
+    cut(&arena, x->params, x->in->count, t);
+    return arena.failed ? GW_ERR_WORKSPACE : GW_OK;
+}
+
+gw_status gw_rounds_make(const gw_rounds *x, unsigned round, float *own, gw_report *report)
+{
+    turn t;
+    gw_report seen = {0};
+    const gw_status status = prepare(x, &t);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (own == NULL) {
+        return GW_ERR_ARG;
+    }
+    t.source.summed = round == 0 ? 0 : t.source.count;
+    const uint32_t caller = gw_fp_enter();
+    x->params->codec->rounds->make(&t.job, &t.source, x->state, round, t.own, own, &seen);
+    gw_fp_leave(caller);
+    if (report != NULL) {
+        *report = seen;
+    }
+    return GW_OK;
+}
+
+gw_status gw_rounds_take(const gw_rounds *x, unsigned round, const float *sum)
+{
+    turn t;
+    const gw_status status = prepare(x, &t);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (sum == NULL) {
+        return GW_ERR_ARG;
+    }
+    t.source.summed = t.source.count;
+    const uint32_t caller = gw_fp_enter();
+    x->params->codec->rounds->take(&t.job, &t.source, round, t.own, sum, x->state_after);
+    gw_fp_leave(caller);
+    return GW_OK;
+}
+
+gw_status gw_rounds_decode(const gw_rounds *x, const float *sum, gw_apply how, gw_tensor *out)
+{
+    turn t;
+    const gw_status status = prepare(x, &t);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (sum == NULL || out == NULL || out->count != x->in->count ||
+        (out->data == NULL && out->count != 0) || gw_dtype_size(out->dtype) == 0 ||
+        (how != GW_SET && how != GW_ADD)) {
+        return GW_ERR_ARG;
+    }
+    const gw_codec_rounds *rounds = x->params->codec->rounds;
+    const uint32_t caller = gw_fp_enter();
+    if (out->dtype == GW_F32) {
+        rounds->decode(&t.job, t.own, sum, out->count, 0, out->count, how, out->data);
+    }
+    for (size_t at = 0; out->dtype != GW_F32 && at < out->count; at += SCRATCH) {
+        const size_t n = out->count - at < SCRATCH ? out->count - at : SCRATCH;
+        uint8_t *dst = (uint8_t *)out->data + at * 2;
+        if (how == GW_ADD) {
+            t.source.convert->widen(out->dtype, dst, t.source.scratch, n);
+        }
+        rounds->decode(&t.job, t.own, sum, out->count, at, n, how, t.source.scratch);
+        (void)t.source.convert->narrow(out->dtype, t.source.scratch, dst, n);
+    }
+    gw_fp_leave(caller);
+    return GW_OK;
+}
