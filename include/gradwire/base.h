@@ -34,6 +34,9 @@ typedef enum gw_status {
     GW_ERR_CHECKSUM = -21,   /* bytes were changed on their way */
     GW_ERR_VERSION = -22,    /* a frame of a wire version this library does not know */
     GW_ERR_TRUNCATED = -23,  /* fewer bytes than the frame says it has */
+    GW_ERR_TIMEOUT = -30,    /* a peer did not answer in time */
+    GW_ERR_PEER = -31,       /* a peer is gone, or has given up */
+    GW_ERR_DISAGREE = -32,   /* ranks do not want the same */
     GW_ERR_SYSTEM = -40      /* the operating system refused (threads) */
 } gw_status;
 

@@ -46,6 +46,12 @@ const char *gw_status_string(gw_status status)
         return "unknown wire version";
     case GW_ERR_TRUNCATED:
         return "truncated";
+    case GW_ERR_TIMEOUT:
+        return "a peer did not answer in time";
+    case GW_ERR_PEER:
+        return "a peer is gone";
+    case GW_ERR_DISAGREE:
+        return "ranks disagree";
     case GW_ERR_SYSTEM:
         return "the operating system refused";
     }

@@ -2,10 +2,9 @@
  * two thin factors instead of the whole. One power step an exchange; Q begins where the last exchange ended.
  * An exchange is two rounds of sums over the ranks (rounds.h); alone, as a payload, the sum is of one.
  * Arithmetic: docs/numerics.md section 10. Payload: docs/wire-format.md 3.9. */
+#include "codec/lowrank.h"
 #include "base/arena.h"
-#include "base/little_endian.h"
 #include "base/random.h"
-#include "codec/lowrank_loops.h"
 #include "codec/source.h"
 
 #include <cblas.h>
@@ -23,6 +22,20 @@ static const gw_param_info params[] = {
     {"rank", "columns of the two factors", 1, 256, 4, NULL, 0},
     {"cols", "elements of a matrix row; 0: nearly square", 0, 2147483647, 0, NULL, 0},
 };
+
+static void row(const uint8_t *left, const uint8_t *right, size_t stride, uint32_t rank, size_t n,
+                gw_lowrank_how how, float *out)
+{
+    for (size_t j = 0; j < n; j++) {
+        float value = gw_lowrank_number(left, 0) * gw_lowrank_number(right, j);
+        for (uint32_t k = 1; k < rank; k++) {
+            value += gw_lowrank_number(left, k) * gw_lowrank_number(right, k * stride + j);
+        }
+        out[j] = how == GW_LOWRANK_SET   ? value
+                 : how == GW_LOWRANK_ADD ? out[j] + value
+                                         : out[j] - value;
+    }
+}
 
 const gw_lowrank_kernels gw_lowrank_scalar = {row};
 

@@ -2,6 +2,7 @@
 #ifndef GW_LOWRANK_H
 #define GW_LOWRANK_H
 
+#include "base/little_endian.h"
 #include "codec/codec_impl.h"
 #include "codec/lowrank_core.h"
 
@@ -13,6 +14,12 @@ typedef struct gw_lowrank_kernels {
     void (*row)(const uint8_t *left, const uint8_t *right, size_t stride, uint32_t rank, size_t n,
                 gw_lowrank_how how, float *out);
 } gw_lowrank_kernels;
+
+/* Element i of a factor. */
+static inline float gw_lowrank_number(const uint8_t *factor, size_t i)
+{
+    return gw_float(gw_get_u32(factor + 4 * i));
+}
 
 extern const gw_lowrank_kernels gw_lowrank_scalar;
 #ifdef GW_HAVE_AVX2

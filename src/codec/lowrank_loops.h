@@ -1,53 +1,35 @@
-/* The one loop, compiled for each instruction set by the file that includes this: every element is a sum of
- * its own, so the compiler may put as many side by side as it likes. */
-#include "codec/lowrank.h"
+/* The one loop of low rank, written once for every vector width. The including file defines, before:
+ *   vec, LANES, load(p), store(p, v), splat(x), plus(a, b), minus(a, b), times(a, b)
+ * load takes bytes of any alignment. Tails go to the scalar variant. */
 
-#include <string.h>
+/* Registers of sums side by side. */
+enum { ABREAST = 4 };
 
-/* Elements side by side: two registers of the widest set. */
-enum { WIDE = 32 };
-
-GW_INLINE void apply(gw_lowrank_how how, float value, float *out)
-{
-    *out = how == GW_LOWRANK_SET ? value : how == GW_LOWRANK_ADD ? *out + value : *out - value;
-}
-
-/* Both factors may lie in a payload, of any alignment. */
-GW_INLINE float number(const uint8_t *factor, size_t i)
-{
-    float x;
-    memcpy(&x, factor + 4 * i, sizeof x);
-    return x;
-}
-
-GW_INLINE void row_how(const uint8_t *left, const uint8_t *right, size_t stride, uint32_t rank,
-                       size_t n, gw_lowrank_how how, float *restrict out)
+static inline void row_how(const uint8_t *left, const uint8_t *right, size_t stride, uint32_t rank,
+                           size_t n, gw_lowrank_how how, float *out)
 {
     size_t j = 0;
-    for (; j + WIDE <= n; j += WIDE) {
-        float value[WIDE], q[WIDE];
-        memcpy(q, right + 4 * j, sizeof q);
-        for (int l = 0; l < WIDE; l++) {
-            value[l] = number(left, 0) * q[l];
+    for (; j + ABREAST * LANES <= n; j += ABREAST * LANES) {
+        vec sum[ABREAST];
+        const vec first = splat(gw_lowrank_number(left, 0));
+        for (size_t a = 0; a < ABREAST; a++) {
+            sum[a] = times(first, load(right + 4 * (j + LANES * a)));
         }
         for (uint32_t k = 1; k < rank; k++) {
-            const float p = number(left, k);
-            memcpy(q, right + 4 * (k * stride + j), sizeof q);
-            for (int l = 0; l < WIDE; l++) {
-                value[l] += p * q[l];
+            const vec p = splat(gw_lowrank_number(left, k));
+            const uint8_t *q = right + 4 * (k * stride + j);
+            for (size_t a = 0; a < ABREAST; a++) {
+                sum[a] = plus(sum[a], times(p, load(q + 4 * LANES * a)));
             }
         }
-        for (int l = 0; l < WIDE; l++) {
-            apply(how, value[l], &out[j + (size_t)l]);
+        for (size_t a = 0; a < ABREAST; a++) {
+            float *to = out + j + LANES * a;
+            store(to, how == GW_LOWRANK_SET   ? sum[a]
+                      : how == GW_LOWRANK_ADD ? plus(load((const uint8_t *)to), sum[a])
+                                              : minus(load((const uint8_t *)to), sum[a]));
         }
     }
-    for (; j < n; j++) {
-        float value = number(left, 0) * number(right, j);
-        for (uint32_t k = 1; k < rank; k++) {
-            value += number(left, k) * number(right, k * stride + j);
-        }
-        apply(how, value, &out[j]);
-    }
+    gw_lowrank_scalar.row(left, right + 4 * j, stride, rank, n - j, how, out + j);
 }
 
 static void row(const uint8_t *left, const uint8_t *right, size_t stride, uint32_t rank, size_t n,

@@ -7,7 +7,8 @@ static void every_status_has_its_own_words(void **state)
     static const gw_status all[] = {
         GW_OK,           GW_ERR_ARG,     GW_ERR_UNSUPPORTED, GW_ERR_RANGE,    GW_ERR_UNKNOWN,
         GW_ERR_STATE,    GW_ERR_MEMORY,  GW_ERR_WORKSPACE,   GW_ERR_CAPACITY, GW_ERR_CORRUPT,
-        GW_ERR_CHECKSUM, GW_ERR_VERSION, GW_ERR_TRUNCATED,   GW_ERR_SYSTEM};
+        GW_ERR_CHECKSUM, GW_ERR_VERSION, GW_ERR_TRUNCATED,   GW_ERR_TIMEOUT,  GW_ERR_PEER,
+        GW_ERR_DISAGREE, GW_ERR_SYSTEM};
     enum { COUNT = sizeof all / sizeof all[0] };
     for (size_t i = 0; i < COUNT; i++) {
         assert_string_not_equal(gw_status_string(all[i]), "unknown status");

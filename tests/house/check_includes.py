@@ -11,9 +11,9 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # room of src/ -> rooms it may include, itself and base aside
-MAY_SEE = {"base": set(), "codec": set(), "feedback": set(), "wire": {"codec"}}
+MAY_SEE = {"base": set(), "codec": set(), "feedback": set(), "wire": {"codec"}, "comm": set()}
 # public header -> room it belongs to
-PUBLIC = {"base.h": "base", "codec.h": "codec", "feedback.h": "feedback", "frame.h": "wire", "rounds.h": "codec"}
+PUBLIC = {"base.h": "base", "codec.h": "codec", "feedback.h": "feedback", "frame.h": "wire", "rounds.h": "codec", "comm.h": "comm"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 
 

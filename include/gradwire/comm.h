@@ -1,0 +1,75 @@
+/* Bytes between ranks: a table of functions. Backends fill it in (threads.h, mpi.h); so may a host
+ * framework. gradwire composes everything else out of it.
+ *
+ * Operations are posted and then tested. All ranks of a group post the same ones in the same order; several
+ * may be under way. Buffers belong to the operation until it is done, arrays of sizes only during the
+ * call. Sizes are in bytes; what one rank sends is what the other says it receives, else both are told
+ * (GW_ERR_DISAGREE) or at least neither writes past its buffer. One thread at a time calls a group. */
+#ifndef GRADWIRE_COMM_H
+#define GRADWIRE_COMM_H
+
+#include "gradwire/base.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gw_comm gw_comm;
+/* An operation under way; the backend's own. */
+typedef void *gw_request;
+
+enum {
+    /* Its own allreduce and reduce_scatter leave the same bits on all ranks, every time. */
+    GW_COMM_SAME_BITS = 1
+};
+
+typedef struct gw_comm_table {
+    size_t
+        size; /* sizeof(gw_comm_table) where it was compiled; members are only ever added at the end */
+    uint32_t flags;
+    const char *name;
+
+    /* receive[offsets[i] … + sizes[i]) = what member i sent; `bytes` is sizes[own rank]. */
+    gw_status (*allgatherv)(gw_comm *comm, const void *send, size_t bytes, void *receive,
+                            const size_t *sizes, const size_t *offsets, gw_request *request,
+                            gw_why *why);
+    /* Piece i of send goes to member i; member i's piece lands at piece i of receive. */
+    gw_status (*alltoallv)(gw_comm *comm, const void *send, const size_t *send_sizes,
+                           const size_t *send_offsets, void *receive, const size_t *receive_sizes,
+                           const size_t *receive_offsets, gw_request *request, gw_why *why);
+    gw_status (*broadcast)(gw_comm *comm, void *buffer, size_t bytes, uint32_t root,
+                           gw_request *request, gw_why *why);
+    gw_status (*barrier)(gw_comm *comm, gw_request *request, gw_why *why);
+    /* Never blocks. Done: *done = 1 and the request is gone. On failure it is gone too, and so is the use
+     * of the group. */
+    gw_status (*test)(gw_comm *comm, gw_request request, int *done, gw_why *why);
+    /* Ranks of the same colour form a group, in order of key. Called by all; blocks. */
+    gw_status (*split)(gw_comm *comm, uint32_t colour, uint32_t key, gw_comm **out, gw_why *why);
+    /* Every member's operations fail from now on (GW_ERR_PEER), with this reason, as far as they can be
+     * reached; requests are gone. A backend that cannot reach them ends the job when asked to close. */
+    void (*abort)(gw_comm *comm, const char *reason);
+    void (*close)(gw_comm *comm);
+
+    /* Optional; NULL is composed of the above, in rank order. fp32 sums. */
+    gw_status (*allreduce)(gw_comm *comm, float *values, size_t count, gw_request *request,
+                           gw_why *why);
+    gw_status (*reduce)(gw_comm *comm, float *values, size_t count, uint32_t root,
+                        gw_request *request, gw_why *why); /* only the root's values change */
+    /* counts[i] numbers of `values`, one after the other, are member i's; its sum lands in `mine` */
+    gw_status (*reduce_scatter)(gw_comm *comm, const float *values, const size_t *counts,
+                                float *mine, gw_request *request, gw_why *why);
+    gw_status (*gatherv)(gw_comm *comm, const void *send, size_t bytes, void *receive,
+                         const size_t *sizes, const size_t *offsets, uint32_t root,
+                         gw_request *request, gw_why *why);
+} gw_comm_table;
+
+/* One rank's end of a group. Backends put more behind it. */
+struct gw_comm {
+    const gw_comm_table *table;
+    uint32_t rank, ranks;
+};
+
+#ifdef __cplusplus
+}
+#endif
+#endif
