@@ -6,5 +6,6 @@
 #include "gradwire/codec.h"    /* numbers <-> payload */
 #include "gradwire/feedback.h" /* what was lost last time: residuals, checkpoints */
 #include "gradwire/frame.h"    /* payload <-> frame */
+#include "gradwire/route.h"    /* how a tensor goes from mine to the sum over all ranks */
 
 #endif
