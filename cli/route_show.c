@@ -94,7 +94,7 @@ static bool print_json(const gw_program *p, const char *text, const char *name)
         "{s:s, s:s?, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "route", text, "name",
         name, "kind", kind_name(p->kind), "encodes", gw_cli_json_count(p->encodes), "ranks",
         gw_cli_json_count(p->ranks), "ranks_per_node", gw_cli_json_count(p->ranks_per_node), "rank",
-        gw_cli_json_count(p->rank), "elements", gw_cli_json_count(p->elements), "grain",
+        gw_cli_json_count(p->rank), "elements", gw_cli_json_count(p->whole.count), "grain",
         gw_cli_json_count(p->grain), "sent", links(p->sent), "received", links(p->received),
         "steps", steps));
 }

@@ -159,7 +159,8 @@ typedef struct gw_route_job {
     uint32_t ranks; /* 1 … GW_ROUTE_MAX_RANKS; node n has ranks n·ranks_per_node and on */
     uint32_t ranks_per_node; /* 0: nodes differ or are not known, so that all but oneself is far */
     uint32_t rank;
-    uint64_t elements;
+    uint64_t first,
+        elements; /* of a piece of a tensor (pipelining) its place: first a multiple of the grain */
     const gw_params *params; /* not looked at by uncompressed routes */
     uint64_t numbers; /* additive routes: fp32 numbers to sum; 0: as the codec's payload has */
 } gw_route_job;
@@ -168,7 +169,7 @@ typedef struct gw_program {
     gw_route route;
     gw_route_kind kind;
     uint32_t ranks, ranks_per_node, rank;
-    uint64_t elements;
+    gw_range whole;   /* elements */
     uint64_t grain;   /* of all cuts */
     int piece_points; /* 1: pieces draw by point, not by element (gw_program_stream) */
     uint32_t n_moves;

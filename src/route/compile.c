@@ -170,6 +170,7 @@ static gw_status encode(compiler *c, unsigned at, const gw_route_job *job, gw_mo
         m->owner = group_at(c, GW_LEVEL_INTRA).member;
     }
     if (c->program->kind == GW_ROUTE_ADDITIVE) {
+        c->whole.first = 0;
         const gw_status status = count_numbers(job, &c->whole.count, why);
         c->numbers.grain = 1;
         c->operand = operand_at(c, GW_OPERAND_NUMBERS, &c->operand);
@@ -192,7 +193,7 @@ static gw_status encode(compiler *c, unsigned at, const gw_route_job *job, gw_mo
 static void decode(compiler *c)
 {
     if (c->program->kind == GW_ROUTE_ADDITIVE) {
-        c->whole.count = c->program->elements;
+        c->whole = c->program->whole;
     }
     c->operand = operand_at(c, GW_OPERAND_DENSE, &c->operand);
 }
@@ -340,7 +341,7 @@ static gw_status check_job(const gw_route *route, const gw_route_job *job, gw_wh
     }
     const uint64_t ranks = job->ranks;
     const uint64_t most = ((uint64_t)1 << 63) / BYTES_PER_ELEMENT / ranks / ranks;
-    if (job->elements > most || job->numbers > most) {
+    if (job->elements > most || job->numbers > most || job->first > most - job->elements) {
         return gw_fail(why, GW_ERR_RANGE, "%u ranks: at most %llu elements", job->ranks,
                        (unsigned long long)most);
     }
@@ -411,15 +412,21 @@ gw_status gw_route_compile(const gw_route *route, const gw_route_job *job, gw_pr
                           .ranks = job->ranks,
                           .ranks_per_node = job->ranks_per_node,
                           .rank = job->rank,
-                          .elements = job->elements,
+                          .whole = {job->first, job->elements},
                           .piece_points = grain == 0,
                           .n_moves = route->n_steps,
                           .encodes = gw_route_encodes(route)};
     program.grain = grain == 0 || program.kind == GW_ROUTE_ADDITIVE ? 1 : grain;
+    if (job->first != 0 && (grain == 0 || job->first % grain != 0)) {
+        return gw_fail(why, GW_ERR_RANGE, "a piece of a tensor begins at element %llu, %s",
+                       (unsigned long long)job->first,
+                       grain == 0 ? "and this codec selects over the whole"
+                                  : "which is not a multiple of the codec's grain");
+    }
     compiler c = {.program = &program,
                   .payloads = {job->params, program.grain},
                   .numbers = {NULL, program.grain},
-                  .whole = {0, job->elements},
+                  .whole = program.whole,
                   .operand = {.outer = 1, .inner = 1, .payloads = 1}};
     status = compile_steps(&c, job, why);
     if (status == GW_OK) {
@@ -435,7 +442,8 @@ gw_stream gw_program_stream(const gw_program *program, const gw_move *encode_mov
     stream.point = encode_move->point;
     stream.first = 0;
     if (program->kind == GW_ROUTE_ADDITIVE) {
-        return stream; /* the tensor in one piece */
+        stream.first = program->whole.first;
+        return stream; /* in one piece */
     }
     if (program->piece_points) {
         stream.point += GW_ROUTE_MAX_POINTS * piece;

@@ -73,10 +73,11 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-static int find_atoms(uint64_t elements)
+static int find_atoms(uint64_t first, uint64_t elements)
 {
     add_border(0);
-    add_border(elements);
+    add_border(first);
+    add_border(first + elements);
     for (uint32_t r = 0; r < run.ranks; r++) {
         for (unsigned i = 0; i < run.program[r].n_moves; i++) {
             const gw_operand *o = &run.program[r].move[i].after;
@@ -261,7 +262,7 @@ static int decode(const gw_program *p, const holding *h, holding *out)
 {
     *out = (holding){.kind = GW_OPERAND_DENSE, .range = h->range};
     if (h->kind == GW_OPERAND_NUMBERS) {
-        out->range = (gw_range){0, p->elements};
+        out->range = p->whole;
         value all = h->at[0]; /* every element may come from any number */
         for (unsigned a = 0; a + 1 < run.borders; a++) {
             if (inside(a, h->range)) {
@@ -517,21 +518,22 @@ static int take_steps(unsigned i)
     return 1;
 }
 
-static int is_the_sum(uint64_t elements)
+static int is_the_sum(gw_range whole)
 {
     for (uint32_t r = 0; r < run.ranks; r++) {
         const holding *h = &run.now[r];
-        if (h->kind != GW_OPERAND_DENSE || h->range.first != 0 || h->range.count != elements) {
+        if (h->kind != GW_OPERAND_DENSE || h->range.first != whole.first ||
+            h->range.count != whole.count) {
             return wrong("rank %u does not end with the tensor", r);
         }
-        for (unsigned a = 0; a + 1 < run.borders && run.border[a] < elements; a++) {
-            for (uint32_t q = 0; q < run.ranks; q++) {
+        for (unsigned a = 0; a + 1 < run.borders; a++) {
+            for (uint32_t q = 0; inside(a, whole) && q < run.ranks; q++) {
                 if (h->at[a].times[q] != 1) {
                     return wrong("rank %u, element %llu: rank %u counts %u times", r,
                                  (unsigned long long)run.border[a], q, h->at[a].times[q]);
                 }
             }
-            if (h->at[a].how != run.now[0].at[a].how) {
+            if (inside(a, whole) && h->at[a].how != run.now[0].at[a].how) {
                 return wrong("rank %u, element %llu: another order of operations than on rank 0", r,
                              (unsigned long long)run.border[a]);
             }
@@ -556,10 +558,10 @@ const char *symbolic_run(const gw_route *route, const gw_route_job *job, symboli
             return run.wrong;
         }
     }
-    int fine = find_atoms(job->elements);
+    int fine = find_atoms(job->first, job->elements);
     for (uint32_t r = 0; r < job->ranks; r++) {
         holding *h = &run.now[r];
-        *h = (holding){.kind = GW_OPERAND_DENSE, .range = {0, job->elements}};
+        *h = (holding){.kind = GW_OPERAND_DENSE, .range = {job->first, job->elements}};
         for (unsigned a = 0; a < ATOMS; a++) {
             h->at[a].how = r + 1;
             h->at[a].times[r] = 1;
@@ -568,5 +570,5 @@ const char *symbolic_run(const gw_route *route, const gw_route_job *job, symboli
     for (unsigned i = 0; fine && i < route->n_steps; i++) {
         fine = take_steps(i);
     }
-    return fine && is_the_sum(job->elements) ? NULL : run.wrong;
+    return fine && is_the_sum((gw_range){job->first, job->elements}) ? NULL : run.wrong;
 }

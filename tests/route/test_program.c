@@ -19,7 +19,8 @@ static int list_routes(void **state)
 static const uint64_t sizes[] = {0, 1, 5, 1000, 100003};
 enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
 
-static void run_all(uint32_t ranks, uint32_t ranks_per_node, const char *spec, uint64_t elements)
+static void run_all(uint32_t ranks, uint32_t ranks_per_node, const char *spec, uint64_t first,
+                    uint64_t elements)
 {
     const gw_params params = params_of(spec);
     const int additive = (gw_params_flags(&params) & GW_CODEC_ADDITIVE) != 0;
@@ -27,6 +28,7 @@ static void run_all(uint32_t ranks, uint32_t ranks_per_node, const char *spec, u
     for (size_t i = 0; i < N_ROUTES; i++) {
         const gw_route_job job = {.ranks = ranks,
                                   .ranks_per_node = ranks_per_node,
+                                  .first = first,
                                   .elements = elements,
                                   .params = &params};
         char text[GW_ROUTE_TEXT];
@@ -57,11 +59,13 @@ static void every_rank_gets_the_sum(void **state)
         for (uint32_t k = 0; k <= ranks[p] + 1; k++) {
             for (size_t n = 0; n < N_SIZES; n++) {
                 for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++) {
-                    run_all(ranks[p], k, specs[s], sizes[n]);
+                    run_all(ranks[p], k, specs[s], 0, sizes[n]);
                 }
             }
         }
     }
+    run_all(6, 3, "dither:bits=4,bucket=64", 640, 1000); /* a piece of a tensor */
+    run_all(4, 2, "cast:to=f32", 8192, 100003);
 }
 
 /* Mistakes that published code makes, and some more, are seen. */
@@ -129,7 +133,7 @@ static void bytes_of_names(void **state)
         {"encode@cpu,flat:alltoall,flat:allgather,decode@cpu", (P - 1) * b / P + (P - 1) * b, 1},
     };
     for (uint32_t rank = 0; rank < P; rank++) {
-        const gw_route_job job = {P, K, rank, elements, &params, 0};
+        const gw_route_job job = {P, K, rank, 0, elements, &params, 0};
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
             const gw_program p = compiled(cases[i].name, &job);
             CHECK(p.sent[0] + p.sent[1] == cases[i].sent, "%s: rank %u sends %llu + %llu, not %llu",
@@ -151,7 +155,7 @@ static void bytes_of_names(void **state)
 static void points_of(const char *text, const uint32_t *points, uint32_t n)
 {
     const gw_params params = params_of("cast:to=f32");
-    const gw_route_job job = {4, 2, 3, 100, &params, 0};
+    const gw_route_job job = {4, 2, 3, 0, 100, &params, 0};
     const gw_program p = compiled(text, &job);
     uint32_t found = 0;
     for (uint32_t i = 0; i < p.n_moves; i++) {
@@ -183,7 +187,7 @@ static void streams(void **state)
     (void)state;
     const gw_params topk = params_of("topk:values=natural"), natural = params_of("natural");
     const gw_stream base = {.seed = 5, .step = 6, .tensor = 7, .point = 99, .rank = 99, .first = 9};
-    gw_route_job job = {4, 2, 3, 40960, &topk, 0};
+    gw_route_job job = {4, 2, 3, 0, 40960, &topk, 0};
     gw_program p = compiled("sra", &job);
     gw_stream s = gw_program_stream(&p, &p.move[0], 2, base);
     assert_true(s.seed == 5 && s.step == 6 && s.tensor == 7);
@@ -234,27 +238,28 @@ static void jobs_refused(void **state)
         const char *route, *words;
         gw_route_job job;
         gw_status status;
-    } cases[] = {{"dense", "rank 0 of 0", {0, 1, 0, 5, NULL, 0}, GW_ERR_RANGE},
-                 {"dense", "rank 4 of 4", {4, 1, 4, 5, NULL, 0}, GW_ERR_RANGE},
-                 {"dense", "1 to 16384 ranks", {16385, 1, 0, 5, NULL, 0}, GW_ERR_RANGE},
-                 {"dense", "4 ranks: at most", {4, 1, 0, (uint64_t)1 << 60, NULL, 0}, GW_ERR_RANGE},
-                 {"sum", "4 ranks: at most", {4, 1, 0, 5, &f32, (uint64_t)1 << 60}, GW_ERR_RANGE},
-                 {"hier-dense",
-                  "6 ranks, 4 a node; flat routes run",
-                  {6, 4, 0, 5, NULL, 0},
-                  GW_ERR_UNSUPPORTED},
-                 {"hier-dense", "6 ranks, 0 a node", {6, 0, 0, 5, NULL, 0}, GW_ERR_UNSUPPORTED},
-                 {"hier-dense", "6 ranks, 12 a node", {6, 12, 0, 5, NULL, 0}, GW_ERR_UNSUPPORTED},
-                 {"sra", "no codec given", {4, 1, 0, 5, NULL, 0}, GW_ERR_ARG},
-                 {"sra", "bits=77", {4, 1, 0, 5, &bad, 0}, GW_ERR_RANGE},
-                 {"sum",
-                  "natural with these settings cannot be summed",
-                  {4, 1, 0, 5, &natural, 0},
-                  GW_ERR_UNSUPPORTED},
-                 {"gather",
-                  "step 1: topk selects among at most 2^32 - 1 elements, not 4294967296",
-                  {4, 1, 0, (uint64_t)1 << 32, &topk, 0},
-                  GW_ERR_UNSUPPORTED}};
+    } cases[] = {
+        {"dense", "rank 0 of 0", {0, 1, 0, 0, 5, NULL, 0}, GW_ERR_RANGE},
+        {"dense", "rank 4 of 4", {4, 1, 4, 0, 5, NULL, 0}, GW_ERR_RANGE},
+        {"dense", "1 to 16384 ranks", {16385, 1, 0, 0, 5, NULL, 0}, GW_ERR_RANGE},
+        {"dense", "4 ranks: at most", {4, 1, 0, 0, (uint64_t)1 << 60, NULL, 0}, GW_ERR_RANGE},
+        {"sum", "4 ranks: at most", {4, 1, 0, 0, 5, &f32, (uint64_t)1 << 60}, GW_ERR_RANGE},
+        {"hier-dense",
+         "6 ranks, 4 a node; flat routes run",
+         {6, 4, 0, 0, 5, NULL, 0},
+         GW_ERR_UNSUPPORTED},
+        {"hier-dense", "6 ranks, 0 a node", {6, 0, 0, 0, 5, NULL, 0}, GW_ERR_UNSUPPORTED},
+        {"hier-dense", "6 ranks, 12 a node", {6, 12, 0, 0, 5, NULL, 0}, GW_ERR_UNSUPPORTED},
+        {"sra", "no codec given", {4, 1, 0, 0, 5, NULL, 0}, GW_ERR_ARG},
+        {"sra", "bits=77", {4, 1, 0, 0, 5, &bad, 0}, GW_ERR_RANGE},
+        {"sum",
+         "natural with these settings cannot be summed",
+         {4, 1, 0, 0, 5, &natural, 0},
+         GW_ERR_UNSUPPORTED},
+        {"gather",
+         "step 1: topk selects among at most 2^32 - 1 elements, not 4294967296",
+         {4, 1, 0, 0, (uint64_t)1 << 32, &topk, 0},
+         GW_ERR_UNSUPPORTED}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         gw_route route;
         gw_program program, before;
@@ -268,7 +273,7 @@ static void jobs_refused(void **state)
         assert_memory_equal(&program, &before, sizeof program);
     }
     /* in pieces it fits */
-    const gw_route_job job = {4, 1, 0, (uint64_t)1 << 32, &topk, 0};
+    const gw_route_job job = {4, 1, 0, 0, (uint64_t)1 << 32, &topk, 0};
     (void)compiled("sra", &job);
 }
 
@@ -278,7 +283,7 @@ static void large(void **state)
     (void)state;
     const gw_params topk = params_of("topk:density=1");
     const uint64_t elements = ((uint64_t)1 << 63) / 32 / 16384 / 16384;
-    const gw_route_job job = {16384, 8, 16383, elements, &topk, 0};
+    const gw_route_job job = {16384, 8, 16383, 0, elements, &topk, 0};
     const gw_program p = compiled("encode@cpu,flat:gather,flat:broadcast,decode@cpu", &job);
     const gw_program f = compiled("encode@cpu,flat:alltoall,flat:allgather,decode@cpu", &job);
     const uint64_t piece = bound_of(&topk, elements / 16384);
@@ -292,7 +297,7 @@ static void numbers_given(void **state)
 {
     (void)state;
     const gw_params f32 = params_of("cast:to=f32"), randk = params_of("randk:density=0.1");
-    gw_route_job job = {4, 2, 1, 100000, &f32, 400};
+    gw_route_job job = {4, 2, 1, 0, 100000, &f32, 400};
     assert_int_equal(compiled("sum", &job).move[1].sent[1], 2 * 2 * 400);
     job.numbers = 0;
     assert_int_equal(compiled("sum", &job).move[1].sent[1], 2 * 2 * 100000);
