@@ -133,10 +133,10 @@ GW_API gw_range gw_operand_piece(const gw_operand *bundle, uint64_t grain, uint3
 
 /* What a collective is at its level. */
 typedef enum gw_part {
-    GW_PART_NONE = 0,   /* encode, decode */
-    GW_PART_WHOLE = 1,  /* all there is: allreduce, or allgather of everyone's payloads */
-    GW_PART_FIRST = 2,  /* leaves each member a piece, or the root everything */
-    GW_PART_SECOND = 3, /* gives it back to all: allgather or broadcast */
+    GW_PART_NONE = 0,  /* encode, decode */
+    GW_PART_WHOLE = 1, /* all there is: allreduce, or allgather of everyone's payloads */
+    GW_PART_FIRST = 2, /* leaves each member a piece, or the root everything */
+    GW_PART_SECOND = 3 /* gives it back to all: allgather or broadcast */
 } gw_part;
 
 enum { GW_LINK_INTRA = 0, GW_LINK_INTER = 1, GW_LINKS = 2 };

@@ -20,15 +20,14 @@ gw_range gw_operand_piece(const gw_operand *bundle, uint64_t grain, uint32_t ind
     return gw_range_cut(outer, grain, bundle->inner, index % bundle->inner);
 }
 
-/* An empty piece has no payload. */
+/* Of a piece that is not empty; an empty one has no payload and is not asked for. */
 static uint64_t piece_bytes(const gw_sizes *sizes, uint64_t count)
 {
     size_t bytes = 0;
     if (sizes->params == NULL) {
         return 4 * count;
     }
-    return count != 0 && gw_payload_bound(sizes->params, (size_t)count, &bytes) == GW_OK ? bytes
-                                                                                         : 0;
+    return gw_payload_bound(sizes->params, (size_t)count, &bytes) == GW_OK ? bytes : 0;
 }
 
 /* How many of from … to - 1 lie in begin … end - 1. */
