@@ -96,8 +96,8 @@ typedef struct gw_range {
     uint64_t first, count;
 } gw_range;
 
-/* Piece `index` of `pieces` (at least 1): borders at whole.first plus multiples of `grain` (at least 1), the first
- * (blocks mod pieces) pieces one block longer, so that pieces may be empty at the end. */
+/* Piece `index` of `pieces`, at least 1. Borders lie at whole.first plus multiples of `grain`; the first
+ * (blocks mod pieces) pieces are one block longer, so that pieces may be empty at the end. */
 GW_API gw_range gw_range_cut(gw_range whole, uint64_t grain, uint32_t pieces, uint32_t index);
 
 /* Ranks first, first + stride, … : `size` of them, in the order of every bundle and every sum. Member 0 is
@@ -111,21 +111,19 @@ GW_API gw_group gw_group_of(uint32_t ranks, uint32_t ranks_per_node, uint32_t ra
 /* ---- a route for one rank and one tensor ---- */
 
 typedef enum gw_operand_kind {
-    GW_OPERAND_NONE = 0,  /* this rank holds nothing: another one is the root */
-    GW_OPERAND_DENSE = 1, /* fp32, elements [first, first + count) of the tensor */
-    GW_OPERAND_BUNDLE =
-        2, /* payloads: outer · inner pieces of the range, `payloads` of each in rank order */
-    GW_OPERAND_NUMBERS = 3 /* additive routes: fp32 numbers [first, first + count) of a payload */
+    GW_OPERAND_NONE = 0,   /* this rank holds nothing: another one is the root */
+    GW_OPERAND_DENSE = 1,  /* fp32 elements of the tensor */
+    GW_OPERAND_BUNDLE = 2, /* payloads */
+    GW_OPERAND_NUMBERS = 3 /* additive routes: fp32 numbers of a payload */
 } gw_operand_kind;
 
+/* A bundle's range is cut into `outer` pieces, each of these into `inner`; of each it has `payloads`
+ * payloads, in rank order, which is the order of decode's sum. Empty pieces have none. */
 typedef struct gw_operand {
     gw_operand_kind kind;
-    gw_range range;
-    uint32_t outer,
-        inner;         /* a bundle's range is cut into `outer`, each of these into `inner` pieces */
-    uint32_t payloads; /* of each piece; decode sums them in this order */
-    uint64_t bytes;    /* 4 a number; a bundle's payloads together, for codecs without
-                              GW_CODEC_FIXED_SIZE at most. Empty pieces have no payload */
+    gw_range range; /* elements, or numbers */
+    uint32_t outer, inner, payloads;
+    uint64_t bytes; /* of codecs without GW_CODEC_FIXED_SIZE at most */
 } gw_operand;
 
 /* Piece i of a bundle, 0 … outer · inner - 1, in ascending order of elements. */
@@ -141,28 +139,28 @@ typedef enum gw_part {
 
 enum { GW_LINK_INTRA = 0, GW_LINK_INTER = 1, GW_LINKS = 2 };
 
+/* One step on one rank. Several ranks may encode the very same operand (at point 3 every node does): they
+ * must do it alike, so they draw the random numbers of `owner`, the lowest of them, and only its residual
+ * counts. Elsewhere a rank is its own owner. */
 typedef struct gw_move {
     gw_route_step step;
     gw_part part;
-    int runs;       /* 0: nothing to do here for this rank, nor for any other of its group */
+    int runs;       /* 0: nothing to do here, for a collective not by any of its group */
     uint32_t point; /* encode: number of the encode point, whose residual covers `before.range` */
-    uint32_t
-        owner; /* encode: the lowest of the ranks that encode this very operand, all alike: its random
-                       numbers are drawn, and only its residual counts. This rank itself, but at point 3
-                       its namesake in node 0 */
+    uint32_t owner; /* encode: see above */
     gw_group group; /* collectives */
     gw_operand before, after;
     uint64_t sent[GW_LINKS], received[GW_LINKS]; /* bytes, to and from other ranks */
 } gw_move;
 
 typedef struct gw_route_job {
-    uint32_t ranks; /* 1 … GW_ROUTE_MAX_RANKS; node n has ranks n·ranks_per_node and on */
+    uint32_t ranks; /* 1 … GW_ROUTE_MAX_RANKS; node n has ranks n · ranks_per_node and on */
     uint32_t ranks_per_node; /* 0: nodes differ or are not known, so that all but oneself is far */
     uint32_t rank;
-    uint64_t first,
-        elements; /* of a piece of a tensor (pipelining) its place: first a multiple of the grain */
+    uint64_t first; /* 0; of a piece of a tensor (pipelining) its place, a multiple of the grain */
+    uint64_t elements;
     const gw_params *params; /* not looked at by uncompressed routes */
-    uint64_t numbers; /* additive routes: fp32 numbers to sum; 0: as the codec's payload has */
+    uint64_t numbers;        /* additive routes: how many to sum; 0: as many as a payload has */
 } gw_route_job;
 
 typedef struct gw_program {

@@ -57,17 +57,18 @@ gw_group gw_group_of(uint32_t ranks, uint32_t ranks_per_node, uint32_t rank, gw_
 
 typedef struct compiler {
     gw_program *program;
+    uint32_t rank;
     gw_walk walk;
     gw_sizes payloads; /* a bundle's */
     gw_sizes numbers;  /* of dense operands and additive payloads */
     gw_range whole;    /* in elements, or in numbers while an additive route sums */
-    gw_operand operand;
+    gw_operand shape;  /* outer, inner and payloads of the bundle; the same on every rank */
 } compiler;
 
 static gw_group group_at(const compiler *c, gw_level level)
 {
     const gw_program *p = c->program;
-    return gw_group_of(p->ranks, p->ranks_per_node, p->rank, level);
+    return gw_group_of(p->ranks, p->ranks_per_node, c->rank, level);
 }
 
 /* What is left of `range` for a member after the first collective of a pair; 0: nothing. */
@@ -100,22 +101,21 @@ static int range_at(const compiler *c, gw_place place, gw_range *range)
     return 1;
 }
 
-/* The operand that lies at the walk's place: kind and pieces as given, range and bytes from the place. */
-static gw_operand operand_at(const compiler *c, gw_operand_kind kind, const gw_operand *shape)
+/* The operand that lies at the walk's place. */
+static gw_operand operand_here(const compiler *c, gw_operand_kind kind)
 {
-    gw_operand o = *shape;
-    o.kind = kind;
+    gw_operand o = {.kind = kind};
     if (!range_at(c, c->walk.place, &o.range)) {
         return (gw_operand){0};
     }
-    const int bundle = kind == GW_OPERAND_BUNDLE;
-    const gw_sizes *sizes = bundle ? &c->payloads : &c->numbers;
-    if (!bundle) {
-        o.outer = o.inner = o.payloads = 0;
+    if (kind != GW_OPERAND_BUNDLE) {
         o.bytes = 4 * o.range.count;
         return o;
     }
-    o.bytes = o.payloads * gw_cut_bytes(sizes, o.range.count, o.outer, 0, o.outer, o.inner);
+    o.outer = c->shape.outer;
+    o.inner = c->shape.inner;
+    o.payloads = c->shape.payloads;
+    o.bytes = o.payloads * gw_cut_bytes(&c->payloads, o.range.count, o.outer, 0, o.outer, o.inner);
     return o;
 }
 
@@ -162,40 +162,47 @@ static gw_status count_numbers(const gw_route_job *job, uint64_t *numbers, gw_wh
     return GW_OK;
 }
 
+/* Every rank must say the same, so it is asked of rank 0, which has the longest pieces and is every root. */
+static gw_status check_selection(const compiler *c, unsigned at, gw_why *why)
+{
+    compiler first = *c;
+    first.rank = 0;
+    const gw_operand bundle = operand_here(&first, GW_OPERAND_BUNDLE);
+    const uint64_t longest = gw_operand_piece(&bundle, c->payloads.grain, 0).count;
+    if (c->program->piece_points && longest > UINT32_MAX) {
+        return gw_fail(why, GW_ERR_UNSUPPORTED,
+                       "step %u: %s selects among at most 2^32 - 1 elements, not %llu", at + 1,
+                       gw_codec_name(c->payloads.params->codec), (unsigned long long)longest);
+    }
+    return GW_OK;
+}
+
 static gw_status encode(compiler *c, unsigned at, const gw_route_job *job, gw_move *m, gw_why *why)
 {
+    gw_status status = GW_OK;
     m->point = point_at(c->walk.place);
-    m->owner = c->program->rank;
+    m->owner = c->rank;
     if (c->walk.place == GW_PLACE_INTRA_SECOND) { /* every node has the same by now */
         m->owner = group_at(c, GW_LEVEL_INTRA).member;
     }
     if (c->program->kind == GW_ROUTE_ADDITIVE) {
         c->whole.first = 0;
-        const gw_status status = count_numbers(job, &c->whole.count, why);
         c->numbers.grain = 1;
-        c->operand = operand_at(c, GW_OPERAND_NUMBERS, &c->operand);
+        status = count_numbers(job, &c->whole.count, why);
+        m->after = operand_here(c, GW_OPERAND_NUMBERS);
         return status;
     }
-    const gw_operand shape = shape_of_encode(c, at);
-    c->operand = operand_at(c, GW_OPERAND_BUNDLE, &shape);
-    c->operand.outer = shape.outer; /* also where nothing is held, for the steps that follow */
-    c->operand.inner = shape.inner;
-    c->operand.payloads = shape.payloads;
-    const gw_range longest = gw_operand_piece(&c->operand, c->payloads.grain, 0);
-    if (c->program->piece_points && longest.count > UINT32_MAX) {
-        return gw_fail(why, GW_ERR_UNSUPPORTED,
-                       "step %u: %s selects among at most 2^32 - 1 elements, not %llu", at + 1,
-                       gw_codec_name(job->params->codec), (unsigned long long)longest.count);
-    }
-    return GW_OK;
+    c->shape = shape_of_encode(c, at);
+    m->after = operand_here(c, GW_OPERAND_BUNDLE);
+    return check_selection(c, at, why);
 }
 
-static void decode(compiler *c)
+static void decode(compiler *c, gw_move *m)
 {
     if (c->program->kind == GW_ROUTE_ADDITIVE) {
         c->whole = c->program->whole;
     }
-    c->operand = operand_at(c, GW_OPERAND_DENSE, &c->operand);
+    m->after = operand_here(c, GW_OPERAND_DENSE);
 }
 
 /* ---- collectives ---- */
@@ -225,11 +232,11 @@ static peers peers_behind(const gw_program *p, const gw_move *m, int link)
                    .root = g.member != 0 && (outside ? low > 0 : low == 0)};
 }
 
-/* One collective's pieces: `parent` cut among the members. */
+/* One collective's pieces, one a member. */
 typedef struct pieces {
     const gw_sizes *sizes;
-    uint64_t count;    /* of the parent */
-    uint32_t inner;    /* payloads a piece is cut into */
+    uint64_t count;    /* of all together */
+    uint32_t inner;    /* each is cut further into so many */
     uint64_t payloads; /* of each */
 } pieces;
 
@@ -312,23 +319,17 @@ static void collective(compiler *c, gw_operand_kind kind, gw_place from, gw_move
     const int held = range_at(c, from, &before);
     const int holds = range_at(c, c->walk.place, &after);
     m->runs = m->part == GW_PART_SECOND ? holds : held;
-    const gw_operand shape = shape_behind(&c->operand, m);
-    c->operand = operand_at(c, kind, &shape);
-    m->after = c->operand;
+    c->shape = shape_behind(&c->shape, m);
+    m->after = operand_here(c, kind);
     if (m->runs) {
-        /* the narrow side of a pair is cut; a collective of the whole cuts inside */
+        /* an all-to-all's messages have what was there before, the others' all there is behind */
+        const uint32_t more = m->step.op == GW_OP_ALLTOALL ? m->group.size : 1;
         const pieces x = {.sizes = bundle ? &c->payloads : &c->numbers,
                           .count = m->part == GW_PART_SECOND ? after.count : before.count,
-                          .inner = bundle && m->step.level != GW_LEVEL_INTER ? shape.inner : 1,
-                          .payloads = bundle ? (m->step.op == GW_OP_ALLTOALL
-                                                    ? shape.payloads / m->group.size
-                                                    : shape.payloads)
-                                             : 1};
+                          .inner = bundle && m->step.level != GW_LEVEL_INTER ? c->shape.inner : 1,
+                          .payloads = bundle ? c->shape.payloads / more : 1};
         count_bytes(c->program, m, &x);
     }
-    c->operand.outer = shape.outer; /* also where nothing is held */
-    c->operand.inner = shape.inner;
-    c->operand.payloads = shape.payloads;
 }
 
 /* ---- the whole ---- */
@@ -358,7 +359,7 @@ static gw_status check_job(const gw_route *route, const gw_route_job *job, gw_wh
 static gw_status compile_steps(compiler *c, const gw_route_job *job, gw_why *why)
 {
     gw_program *p = c->program;
-    c->operand = operand_at(c, GW_OPERAND_DENSE, &c->operand);
+    gw_operand operand = operand_here(c, GW_OPERAND_DENSE);
     for (unsigned i = 0; i < p->route.n_steps; i++) {
         gw_move *m = &p->move[i];
         const gw_place from = c->walk.place;
@@ -367,12 +368,12 @@ static gw_status compile_steps(compiler *c, const gw_route_job *job, gw_why *why
                                                                     : GW_OPERAND_BUNDLE;
         gw_status status = GW_OK;
         m->step = p->route.step[i];
-        m->before = i == 0 ? c->operand : p->move[i - 1].after;
+        m->before = operand;
         (void)gw_walk_take(&c->walk, m->step, &m->part);
         if (m->step.op == GW_OP_ENCODE) {
             status = encode(c, i, job, m, why);
         } else if (m->step.op == GW_OP_DECODE) {
-            decode(c);
+            decode(c, m);
         } else {
             collective(c, kind, from, m);
         }
@@ -381,8 +382,8 @@ static gw_status compile_steps(compiler *c, const gw_route_job *job, gw_why *why
         }
         if (gw_is_coding(m->step.op)) {
             m->runs = m->before.kind != GW_OPERAND_NONE;
-            m->after = m->runs ? c->operand : (gw_operand){0};
         }
+        operand = m->after;
         for (int link = 0; link < GW_LINKS; link++) {
             p->sent[link] += m->sent[link];
             p->received[link] += m->received[link];
@@ -424,10 +425,11 @@ gw_status gw_route_compile(const gw_route *route, const gw_route_job *job, gw_pr
                                   : "which is not a multiple of the codec's grain");
     }
     compiler c = {.program = &program,
+                  .rank = job->rank,
                   .payloads = {job->params, program.grain},
                   .numbers = {NULL, program.grain},
                   .whole = program.whole,
-                  .operand = {.outer = 1, .inner = 1, .payloads = 1}};
+                  .shape = {.outer = 1, .inner = 1, .payloads = 1}};
     status = compile_steps(&c, job, why);
     if (status == GW_OK) {
         *out = program;

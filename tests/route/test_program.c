@@ -256,6 +256,14 @@ static void jobs_refused(void **state)
          "natural with these settings cannot be summed",
          {4, 1, 0, 0, 5, &natural, 0},
          GW_ERR_UNSUPPORTED},
+        {"flat:reduce,encode@cpu,flat:broadcast,decode@cpu", /* rank 0 alone encodes */
+         "step 2: topk selects",
+         {4, 1, 3, 0, (uint64_t)1 << 32, &topk, 0},
+         GW_ERR_UNSUPPORTED},
+        {"flat:reduce_scatter,encode@cpu,flat:allgather,decode@cpu", /* rank 0's piece is too long */
+         "step 2: topk selects",
+         {4, 1, 3, 0, ((uint64_t)1 << 34) - 3, &topk, 0},
+         GW_ERR_UNSUPPORTED},
         {"gather",
          "step 1: topk selects among at most 2^32 - 1 elements, not 4294967296",
          {4, 1, 0, 0, (uint64_t)1 << 32, &topk, 0},
