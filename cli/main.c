@@ -19,6 +19,8 @@ static const command COMMANDS[] = {
     {"decode", "a frame -> .npy, .safetensors or .f32", gw_cli_decode},
     {"inspect", "size and damage of codecs on a file's tensors; what is in a frame",
      gw_cli_inspect},
+    {"routes", "the ways a tensor can take to the sum over all ranks; one of them step by step",
+     gw_cli_routes},
     {"bench", "speed of codecs on this machine", gw_cli_bench},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };

@@ -320,6 +320,59 @@ static void spec_texts(void)
     }
 }
 
+/* Job: ranks, rank, ranks a node, codec, elements as mantissa, shift and rest. */
+static void route_text(const char *name, const char *route, uint64_t job)
+{
+    scratch.size = 0;
+    add_int(&scratch, job, 8);
+    add(&scratch, route, strlen(route));
+    save("route", &scratch, "%s", name);
+}
+
+static void route_texts(void)
+{
+    static const char *const more[] = {
+        "",
+        "dense@cpu",
+        "sra@",
+        "sra@tpu",
+        "ring",
+        "encode",
+        "encode@cpu",
+        "encode@cpu,flat:allgather,decode@gpu",
+        "encode@cpu . flat:allgather . decode@cpu",
+        " flat:reduce_scatter\xC2\xB7 flat:allgather ",
+        "flat:reduce,flat:allgather",
+        "flat:allreduce,",
+        "flat:allreduce,,",
+        "round:allreduce",
+        "flat:all",
+        "flat:allreduce\xC2",
+        "encode@gpu,flat:reduce,flat:broadcast,decode@gpu",
+        "encode@cpu,intra:gather,inter:alltoall,inter:allgather,intra:broadcast,decode@gpu",
+        "encode@cpu,intra:alltoall,inter:alltoall,inter:allgather,intra:allgather,decode@cpu",
+        "intra:reduce,encode@cpu,inter:gather,decode@cpu,inter:broadcast,intra:broadcast"};
+    const uint64_t job = 0x0003108002030508u; /* rank 5 of 8 … */
+    for (size_t i = 0; i < gw_route_name_count(); i++) {
+        const char *name = gw_route_name_at(i)->name;
+        route_text(name, name, 0x0003108000020508u + (i % 6 << 24)); /* two a node, codec i */
+    }
+    char name[32], line[1100];
+    for (size_t i = 0; i < sizeof more / sizeof more[0]; i++) {
+        (void)snprintf(name, sizeof name, "text%02zu", i);
+        route_text(name, more[i], i % 2 ? job : 0x0003108000020508u);
+    }
+    for (size_t i = 0; i < 13; i++) { /* 12 are the most */
+        memcpy(line + 12 * i, "flat:reduce,", 12);
+    }
+    line[13 * 12 - 1] = '\0';
+    route_text("13-steps", line, job);
+    for (int i = 0; i < 2; i++) { /* 1023 characters are read, 1024 are not */
+        (void)snprintf(line, sizeof line, "%*s", 1023 + i, "flat:allreduce");
+        route_text(i ? "1024-characters" : "1023-characters", line, job);
+    }
+}
+
 static void npy(unsigned version, const char *dictionary, size_t data, const char *name)
 {
     static const uint8_t zeros[1024];
@@ -429,6 +482,7 @@ int main(int argc, char **argv)
     frames();
     calls();
     spec_texts();
+    route_texts();
     npy_files();
     safetensors_files();
     return 0;

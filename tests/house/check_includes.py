@@ -11,9 +11,11 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # room of src/ -> rooms it may include, itself and base aside
-MAY_SEE = {"base": set(), "codec": set(), "feedback": set(), "wire": {"codec"}, "comm": set()}
+MAY_SEE = {"base": set(), "codec": set(), "coll": {"codec", "wire", "comm", "route", "feedback"}, "comm": set(), "feedback": set(),
+           "route": {"codec"}, "step": {"codec", "coll", "comm", "route", "feedback"}, "wire": {"codec"}}
 # public header -> room it belongs to
-PUBLIC = {"base.h": "base", "codec.h": "codec", "feedback.h": "feedback", "frame.h": "wire", "rounds.h": "codec", "comm.h": "comm"}
+PUBLIC = {"base.h": "base", "codec.h": "codec", "comm.h": "comm", "feedback.h": "feedback", "frame.h": "wire", "rounds.h": "codec",
+          "route.h": "route"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 
 
@@ -55,6 +57,7 @@ def main():
     if "--control" in sys.argv:
         for path, line in (("src/base/cpu.c", '#include "codec/natural.h"'), ("src/wire/frame.c", '#include "codec/codec_impl.h"'),
                            ("cli/main.c", '#include "base/numeric.h"'), ("src/codec/cast.c", "#include <gradwire/frame.h>"), ("src/feedback/store.c", "#include <gradwire/codec.h>"),
+                           ("src/route/compile.c", '#include "codec/codec_impl.h"'), ("src/route/text.c", "#include <gradwire/frame.h>"),
                            ("include/gradwire/base.h", '#include "gradwire/codec.h"')):
             assert faults_in(ROOT / path, line + "\n"), f"{line} in {path} was not seen"
         print("planted includes are seen")

@@ -1,0 +1,12 @@
+/* `routes ROUTE` stands in its own file. */
+#ifndef GW_CLI_ROUTES_H
+#define GW_CLI_ROUTES_H
+
+#include <gradwire/gradwire.h>
+
+#include "options.h"
+
+/* What the steps of a route do to a tensor, on one rank. False: said. */
+bool gw_cli_route_show(const gw_cli_args *args, const gw_route *route, const gw_route_job *job);
+
+#endif

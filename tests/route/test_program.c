@@ -1,0 +1,336 @@
+/* Routes compiled for every rank: run with symbols instead of numbers, every rank ends with the sum of
+ * all, by the same operations in the same order, over links that carry the bytes compiled. */
+#include "route/symbolic.h"
+#include "support/check.h"
+
+static gw_route routes[174 + 9];
+enum { N_ROUTES = 174 + 9 };
+
+static int list_routes(void **state)
+{
+    (void)state;
+    size_t n = 0, more = 0;
+    assert_int_equal(gw_route_list(GW_DEVICE_CPU, 0, routes, 174, &n, NULL), GW_OK);
+    assert_int_equal(gw_route_list(GW_DEVICE_CPU, 1, routes + n, 9, &more, NULL), GW_OK);
+    assert_int_equal(n + more, N_ROUTES);
+    return 0;
+}
+
+static const uint64_t sizes[] = {0, 1, 5, 1000, 100003};
+enum { N_SIZES = sizeof sizes / sizeof sizes[0] };
+
+static void run_all(uint32_t ranks, uint32_t ranks_per_node, const char *spec, uint64_t first,
+                    uint64_t elements)
+{
+    const gw_params params = params_of(spec);
+    const int additive = (gw_params_flags(&params) & GW_CODEC_ADDITIVE) != 0;
+    const int divides = ranks_per_node != 0 && ranks % ranks_per_node == 0;
+    for (size_t i = 0; i < N_ROUTES; i++) {
+        const gw_route_job job = {.ranks = ranks,
+                                  .ranks_per_node = ranks_per_node,
+                                  .first = first,
+                                  .elements = elements,
+                                  .params = &params};
+        char text[GW_ROUTE_TEXT];
+        gw_program program;
+        gw_why why = {""};
+        const int fits = additive || gw_route_kind_of(&routes[i]) != GW_ROUTE_ADDITIVE;
+        assert_int_equal(gw_route_print(&routes[i], text, sizeof text), GW_OK);
+        if (!fits || (gw_route_is_hierarchical(&routes[i]) && !divides)) {
+            assert_int_equal(gw_route_compile(&routes[i], &job, &program, &why),
+                             GW_ERR_UNSUPPORTED);
+            CHECK(strstr(why.text, fits ? "equal numbers of ranks" : "summed without decoding"),
+                  "%s: %s", text, why.text);
+            continue;
+        }
+        const char *wrong = symbolic_run(&routes[i], &job, FAULT_NONE);
+        CHECK(wrong == NULL, "%s\n%u ranks, %u a node, %llu elements, %s: %s", text, ranks,
+              ranks_per_node, (unsigned long long)elements, spec, wrong);
+    }
+}
+
+static void every_rank_gets_the_sum(void **state)
+{
+    (void)state;
+    static const uint32_t ranks[] = {1, 2, 3, 4, 6, 8};
+    static const char *const specs[] = {"cast:to=f32", "dither:bits=4,bucket=64",
+                                        "topk:density=0.01", "randk:density=0.1", "adacomp:bin=50"};
+    for (size_t p = 0; p < sizeof ranks / sizeof ranks[0]; p++) {
+        for (uint32_t k = 0; k <= ranks[p] + 1; k++) {
+            for (size_t n = 0; n < N_SIZES; n++) {
+                for (size_t s = 0; s < sizeof specs / sizeof specs[0]; s++) {
+                    run_all(ranks[p], k, specs[s], 0, sizes[n]);
+                }
+            }
+        }
+    }
+    run_all(6, 3, "dither:bits=4,bucket=64", 640, 1000); /* a piece of a tensor */
+    run_all(4, 2, "cast:to=f32", 8192, 100003);
+}
+
+/* Mistakes that published code makes, and some more, are seen. */
+static void control(void **state)
+{
+    (void)state;
+    static const struct {
+        symbolic_fault fault;
+        const char *route, *words;
+    } cases[] = {{FAULT_OWN_FIRST, "gather", "another order of operations"},
+                 {FAULT_OWN_LEFT_OUT, "gather", "counts 0 times"},
+                 {FAULT_OVERWRITE, "sra", "counts 0 times"},
+                 {FAULT_ROOT_ALONE, "star", "rank 0 counts 4 times"},
+                 {FAULT_ROOT_ALONE, "gather", "rank 0 counts 4 times"},
+                 {FAULT_OTHER_ROOT, "star", "nobody has it"},
+                 {FAULT_OWN_DRAWS, "hier2-gather", "another order of operations"},
+                 {FAULT_SHIFTED_CUT, "sra", "other range or bytes than compiled"}};
+    const gw_params params = params_of("natural:bits=8");
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        const gw_route_job job = {
+            .ranks = 4, .ranks_per_node = 2, .elements = 100003, .params = &params};
+        gw_route route;
+        assert_int_equal(gw_route_parse(&route, cases[i].route, NULL), GW_OK);
+        assert_null(symbolic_run(&route, &job, FAULT_NONE));
+        const char *wrong = symbolic_run(&route, &job, cases[i].fault);
+        CHECK(wrong != NULL && strstr(wrong, cases[i].words), "%s with fault %d: %s",
+              cases[i].route, cases[i].fault, wrong ? wrong : "not seen");
+    }
+}
+
+/* ---- bytes by formula ---- */
+
+static gw_program compiled(const char *name, const gw_route_job *job)
+{
+    gw_route route;
+    gw_program program;
+    gw_why why = {""};
+    assert_int_equal(gw_route_parse(&route, name, &why), GW_OK);
+    CHECK(gw_route_compile(&route, job, &program, &why) == GW_OK, "%s: %s", name, why.text);
+    return program;
+}
+
+/* What docs/routes.md says of the everyday names, with E divisible by everything. */
+static void bytes_of_names(void **state)
+{
+    (void)state;
+    enum { P = 8, K = 2, N = P / K };
+    const uint64_t elements = (uint64_t)P * 4096 * 3;
+    const gw_params params = params_of("natural:bits=8");
+    const uint64_t b = bound_of(&params, elements), e = 4 * elements;
+    const struct {
+        const char *name;
+        uint64_t sent; /* by each rank */
+        uint32_t encodes;
+    } cases[] = {
+        {"dense", 2 * (P - 1) * e / P, 0},
+        {"gather", (P - 1) * b, 1},
+        {"sra", 2 * (P - 1) * b / P, 2},
+        {"hier-dense", 2 * (K - 1) * e / K + 2 * (N - 1) * e / K / N, 0},
+        {"hier-gather", 2 * (K - 1) * e / K + (N - 1) * b / K, 1},
+        {"hier-sra", 2 * (K - 1) * e / K + 2 * (N - 1) * b / K / N, 2},
+        {"hier2-gather", 2 * (K - 1) * b / K + (N - 1) * b / K, 3},
+        {"hier2-sra", 2 * (K - 1) * b / K + 2 * (N - 1) * b / K / N, 3},
+        /* payloads forwarded as they are: N of every piece come back, K are collected on the way */
+        {"encode@cpu,flat:alltoall,flat:allgather,decode@cpu", (P - 1) * b / P + (P - 1) * b, 1},
+    };
+    for (uint32_t rank = 0; rank < P; rank++) {
+        const gw_route_job job = {P, K, rank, 0, elements, &params, 0};
+        for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+            const gw_program p = compiled(cases[i].name, &job);
+            CHECK(p.sent[0] + p.sent[1] == cases[i].sent, "%s: rank %u sends %llu + %llu, not %llu",
+                  cases[i].name, rank, (unsigned long long)p.sent[0], (unsigned long long)p.sent[1],
+                  (unsigned long long)cases[i].sent);
+            assert_int_equal(p.received[0] + p.received[1], cases[i].sent);
+            assert_int_equal(p.encodes, cases[i].encodes);
+        }
+        /* the root's burden */
+        const gw_program star = compiled("star", &job);
+        const uint64_t sent = star.sent[0] + star.sent[1];
+        const uint64_t received = star.received[0] + star.received[1];
+        assert_int_equal(sent, rank == 0 ? (P - 1) * b : b);
+        assert_int_equal(received, sent);
+        assert_int_equal(star.received[GW_LINK_INTRA], rank == 0 ? (K - 1) * b : rank < K ? b : 0);
+    }
+}
+
+static void points_of(const char *text, const uint32_t *points, uint32_t n)
+{
+    const gw_params params = params_of("cast:to=f32");
+    const gw_route_job job = {4, 2, 3, 0, 100, &params, 0};
+    const gw_program p = compiled(text, &job);
+    uint32_t found = 0;
+    for (uint32_t i = 0; i < p.n_moves; i++) {
+        if (p.move[i].step.op == GW_OP_ENCODE) {
+            CHECK(found < n && p.move[i].point == points[found], "%s: point %u", text,
+                  p.move[i].point);
+            assert_int_equal(p.move[i].owner, p.move[i].point == 3 ? 1 : 3);
+            found++;
+        }
+    }
+    assert_int_equal(found, n);
+}
+
+/* An encode point keeps its number when a route changes elsewhere. */
+static void points(void **state)
+{
+    (void)state;
+    points_of("gather", (const uint32_t[]){0}, 1);
+    points_of("sra", (const uint32_t[]){0, 2}, 2);
+    points_of("hier-gather", (const uint32_t[]){1}, 1);
+    points_of("hier-sra", (const uint32_t[]){1, 2}, 2);
+    points_of("hier2-gather", (const uint32_t[]){0, 1, 3}, 3);
+    points_of("sum", (const uint32_t[]){0}, 1);
+}
+
+/* Selecting codecs number their elements from 0 in each piece; the others through the tensor. */
+static void streams(void **state)
+{
+    (void)state;
+    const gw_params topk = params_of("topk:values=natural"), natural = params_of("natural");
+    const gw_stream base = {.seed = 5, .step = 6, .tensor = 7, .point = 99, .rank = 99, .first = 9};
+    gw_route_job job = {4, 2, 3, 0, 40960, &topk, 0};
+    gw_program p = compiled("sra", &job);
+    gw_stream s = gw_program_stream(&p, &p.move[0], 2, base);
+    assert_true(s.seed == 5 && s.step == 6 && s.tensor == 7);
+    assert_true(s.point == 8 && s.rank == 3 && s.first == 0);
+    job.params = &natural;
+    p = compiled("sra", &job);
+    s = gw_program_stream(&p, &p.move[0], 2, base);
+    assert_true(s.point == 0 && s.rank == 3 && s.first == 6 * 4096); /* 3 + 3 + 2 + 2 blocks */
+    s = gw_program_stream(&p, &p.move[3], 0, base);
+    assert_true(s.point == 2 && s.rank == 3 && s.first == 8 * 4096);
+}
+
+/* ---- cuts ---- */
+
+static void cuts(void **state)
+{
+    (void)state;
+    for (uint64_t grain = 1; grain <= 64; grain *= 4) {
+        for (uint64_t count = 0; count < 200; count++) {
+            for (uint32_t pieces = 1; pieces <= 9; pieces++) {
+                uint64_t at = 1000, most = 0, least = UINT64_MAX;
+                for (uint32_t i = 0; i < pieces; i++) {
+                    const gw_range r = gw_range_cut((gw_range){1000, count}, grain, pieces, i);
+                    const uint64_t blocks = (r.count + grain - 1) / grain;
+                    assert_int_equal(r.first, at);
+                    assert_true(r.count == 0 || (r.first - 1000) % grain == 0);
+                    at += r.count;
+                    most = blocks > most ? blocks : most;
+                    least = blocks < least ? blocks : least;
+                }
+                assert_int_equal(at, 1000 + count);
+                assert_true(most - least <= 1);
+            }
+        }
+    }
+}
+
+/* ---- refusals ---- */
+
+static void jobs_refused(void **state)
+{
+    (void)state;
+    const gw_params natural = params_of("natural"), f32 = params_of("cast:to=f32"),
+                    topk = params_of("topk");
+    gw_params bad = natural;
+    bad.value[0] = 77;
+    const struct {
+        const char *route, *words;
+        gw_route_job job;
+        gw_status status;
+    } cases[] = {
+        {"dense", "rank 0 of 0", {0, 1, 0, 0, 5, NULL, 0}, GW_ERR_RANGE},
+        {"dense", "rank 4 of 4", {4, 1, 4, 0, 5, NULL, 0}, GW_ERR_RANGE},
+        {"dense", "1 to 16384 ranks", {16385, 1, 0, 0, 5, NULL, 0}, GW_ERR_RANGE},
+        {"dense", "4 ranks: at most", {4, 1, 0, 0, (uint64_t)1 << 60, NULL, 0}, GW_ERR_RANGE},
+        {"sum", "4 ranks: at most", {4, 1, 0, 0, 5, &f32, (uint64_t)1 << 60}, GW_ERR_RANGE},
+        {"hier-dense",
+         "6 ranks, 4 a node; flat routes run",
+         {6, 4, 0, 0, 5, NULL, 0},
+         GW_ERR_UNSUPPORTED},
+        {"hier-dense", "6 ranks, 0 a node", {6, 0, 0, 0, 5, NULL, 0}, GW_ERR_UNSUPPORTED},
+        {"hier-dense", "6 ranks, 12 a node", {6, 12, 0, 0, 5, NULL, 0}, GW_ERR_UNSUPPORTED},
+        {"sra", "no codec given", {4, 1, 0, 0, 5, NULL, 0}, GW_ERR_ARG},
+        {"sra", "bits=77", {4, 1, 0, 0, 5, &bad, 0}, GW_ERR_RANGE},
+        {"sum",
+         "natural with these settings cannot be summed",
+         {4, 1, 0, 0, 5, &natural, 0},
+         GW_ERR_UNSUPPORTED},
+        {"sra",
+         "begins at element 100, which is not a multiple",
+         {4, 1, 0, 100, 5, &natural, 0},
+         GW_ERR_RANGE},
+        {"sra",
+         "begins at element 4096, and this codec selects",
+         {4, 1, 0, 4096, 5, &topk, 0},
+         GW_ERR_RANGE},
+        {"flat:reduce,encode@cpu,flat:broadcast,decode@cpu", /* rank 0 alone encodes */
+         "step 2: topk selects",
+         {4, 1, 3, 0, (uint64_t)1 << 32, &topk, 0},
+         GW_ERR_UNSUPPORTED},
+        {"flat:reduce_scatter,encode@cpu,flat:allgather,decode@cpu", /* rank 0's piece is too long */
+         "step 2: topk selects",
+         {4, 1, 3, 0, ((uint64_t)1 << 34) - 3, &topk, 0},
+         GW_ERR_UNSUPPORTED},
+        {"gather",
+         "step 1: topk selects among at most 2^32 - 1 elements, not 4294967296",
+         {4, 1, 0, 0, (uint64_t)1 << 32, &topk, 0},
+         GW_ERR_UNSUPPORTED}};
+    for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
+        gw_route route;
+        gw_program program, before;
+        gw_why why = {""};
+        memset(&program, 0x5A, sizeof program);
+        memcpy(&before, &program, sizeof program);
+        assert_int_equal(gw_route_parse(&route, cases[i].route, NULL), GW_OK);
+        const gw_status status = gw_route_compile(&route, &cases[i].job, &program, &why);
+        CHECK(status == cases[i].status, "%zu: status %d, %s", i, status, why.text);
+        CHECK(strstr(why.text, cases[i].words), "%zu: %s", i, why.text);
+        assert_memory_equal(&program, &before, sizeof program);
+    }
+    /* in pieces it fits */
+    const gw_route_job job = {4, 1, 0, 0, (uint64_t)1 << 32, &topk, 0};
+    (void)compiled("sra", &job);
+}
+
+/* The most ranks and elements: sums of bytes stay exact. */
+static void large(void **state)
+{
+    (void)state;
+    const gw_params topk = params_of("topk:density=1");
+    const uint64_t elements = ((uint64_t)1 << 63) / 32 / 16384 / 16384;
+    const gw_route_job job = {16384, 8, 16383, 0, elements, &topk, 0};
+    const gw_program p = compiled("encode@cpu,flat:gather,flat:broadcast,decode@cpu", &job);
+    const gw_program f = compiled("encode@cpu,flat:alltoall,flat:allgather,decode@cpu", &job);
+    const uint64_t piece = bound_of(&topk, elements / 16384);
+    assert_int_equal(p.largest_bundle, 16384 * bound_of(&topk, elements));
+    assert_int_equal(f.largest_bundle, 16384 * 16384 * piece);
+    assert_int_equal(f.sent[0] + f.sent[1], 16383 * piece + (uint64_t)16383 * 16384 * piece);
+}
+
+/* A caller that knows its buffers (low rank) says how many numbers are summed. */
+static void numbers_given(void **state)
+{
+    (void)state;
+    const gw_params f32 = params_of("cast:to=f32"), randk = params_of("randk:density=0.1");
+    gw_route_job job = {4, 2, 1, 0, 100000, &f32, 400};
+    assert_int_equal(compiled("sum", &job).move[1].sent[1], 2 * 2 * 400);
+    job.numbers = 0;
+    assert_int_equal(compiled("sum", &job).move[1].sent[1], 2 * 2 * 100000);
+    job.params = &randk; /* 10000 values behind the key, which all ranks know */
+    assert_int_equal(compiled("sum", &job).move[1].sent[1], 2 * 2 * 10000);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_gets_the_sum),
+                                       cmocka_unit_test(control),
+                                       cmocka_unit_test(bytes_of_names),
+                                       cmocka_unit_test(points),
+                                       cmocka_unit_test(streams),
+                                       cmocka_unit_test(cuts),
+                                       cmocka_unit_test(jobs_refused),
+                                       cmocka_unit_test(large),
+                                       cmocka_unit_test(numbers_given)};
+    return cmocka_run_group_tests(tests, list_routes, NULL);
+}
