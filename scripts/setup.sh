@@ -3,7 +3,7 @@
 # As root, or with sudo that asks nothing, it installs Debian's packages; otherwise it names them.
 set -euo pipefail
 
-run=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libxxhash-dev)
+run=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libxxhash-dev libopenblas-dev)
 test=(g++ clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev libcmocka-dev python3 git
     qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
 
