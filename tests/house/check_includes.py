@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # room of src/ -> rooms it may include, itself and base aside
 MAY_SEE = {"base": set(), "codec": set(), "feedback": set(), "wire": {"codec"}}
 # public header -> room it belongs to
-PUBLIC = {"base.h": "base", "codec.h": "codec", "feedback.h": "feedback", "frame.h": "wire"}
+PUBLIC = {"base.h": "base", "codec.h": "codec", "errors.h": "codec", "feedback.h": "feedback", "frame.h": "wire"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 
 
