@@ -5,6 +5,7 @@
 #include "gradwire/base.h"     /* status, dtypes, instruction sets, thread pool */
 #include "gradwire/codec.h"    /* numbers <-> payload */
 #include "gradwire/comm.h"     /* bytes between ranks */
+#include "gradwire/errors.h"   /* what each level would cost */
 #include "gradwire/feedback.h" /* what was lost last time: residuals, checkpoints */
 #include "gradwire/frame.h"    /* payload <-> frame */
 #include "gradwire/rounds.h"   /* codecs whose exchange is rounds of sums */

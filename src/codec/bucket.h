@@ -93,6 +93,29 @@ GW_HD static inline float gw_bucket_norm(float lane[GW_BUCKET_LANES], float pre,
     return norm > most ? most : norm > least ? norm : least;
 }
 
+/* The bucket's scale. The lanes are an array the compiler makes vectors of; their order is fixed. */
+static inline float gw_bucket_scale(const float *x, size_t n, uint32_t top, int euclidean,
+                                    float most)
+{
+    if (!euclidean) {
+        return gw_float(top);
+    }
+    const float pre = gw_bucket_square_pre(top);
+    float lane[GW_BUCKET_LANES] = {0};
+    size_t i = 0;
+    for (; i + GW_BUCKET_LANES <= n; i += GW_BUCKET_LANES) {
+        for (size_t j = 0; j < GW_BUCKET_LANES; j++) {
+            const float v = x[i + j] * pre;
+            lane[j] += v * v;
+        }
+    }
+    for (size_t j = 0; i + j < n; j++) {
+        const float v = x[i + j] * pre;
+        lane[j] += v * v;
+    }
+    return gw_bucket_norm(lane, pre, top, most);
+}
+
 /* P of numerics.md: brings the scale to where its reciprocal is a normal number. */
 GW_HD static inline float gw_bucket_pre(float scale)
 {

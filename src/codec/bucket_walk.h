@@ -7,28 +7,6 @@
  *   decode_codes(b, codes, n, how, out)
  * Afterwards it has `encode` and `decode` for its gw_bucket_kernels. */
 
-/* The bucket's scale. The lanes are an array the compiler makes vectors of; their order is fixed. */
-static float scale_of(const float *x, size_t n, uint32_t top, int euclidean, float most)
-{
-    if (!euclidean) {
-        return gw_float(top);
-    }
-    const float pre = gw_bucket_square_pre(top);
-    float lane[GW_BUCKET_LANES] = {0};
-    size_t i = 0;
-    for (; i + GW_BUCKET_LANES <= n; i += GW_BUCKET_LANES) {
-        for (size_t j = 0; j < GW_BUCKET_LANES; j++) {
-            const float v = x[i + j] * pre;
-            lane[j] += v * v;
-        }
-    }
-    for (size_t j = 0; i + j < n; j++) {
-        const float v = x[i + j] * pre;
-        lane[j] += v * v;
-    }
-    return gw_bucket_norm(lane, pre, top, most);
-}
-
 /* A bucket that is all zero or has a non-finite number: no codes to speak of. */
 static void encode_special(const float *x, size_t n, uint32_t top, uint8_t *payload,
                            size_t codes_bytes, gw_report *report)
@@ -61,7 +39,7 @@ static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, 
             k = gw_random_pair_at(job->random_key, index);
         }
         if (top < GW_INF_BITS && top != 0) {
-            b.scale = scale_of(x + at, m, top, euclidean, most);
+            b.scale = gw_bucket_scale(x + at, m, top, euclidean, most);
             b.pre = gw_bucket_pre(b.scale);
             b.factor = FACTOR(b.scale * b.pre, b.levels);
         }

@@ -22,6 +22,16 @@ GW_HD static inline uint32_t gw_natural_exponent(uint32_t bits, uint32_t r, uint
     return a >= GW_INF_BITS ? GW_NATURAL_NON_FINITE : e < top ? e : top;
 }
 
+/* The expectation over r of the squared error of a finite |x|, whose pattern is `a`. */
+GW_HD static inline double gw_natural_expected(uint32_t a, uint32_t top)
+{
+    const uint32_t e = a >> GW_MANT_BITS, low = e < top ? e : top, high = e < top ? e + 1 : top;
+    const double up = (double)(a & 0x7FFFFFu) * 0x1p-23;
+    const double below = (double)gw_float(a) - (double)gw_float(low << GW_MANT_BITS);
+    const double above = (double)gw_float(high << GW_MANT_BITS) - (double)gw_float(a);
+    return (1.0 - up) * (below * below) + up * (above * above);
+}
+
 /* The base of a block whose largest rounded finite exponent is `largest`. */
 GW_HD static inline uint32_t gw_natural_base(uint32_t largest)
 {

@@ -19,13 +19,19 @@ GW_HD static inline float gw_ndither_unit(uint32_t levels)
     return gw_float((126 + levels) << GW_MANT_BITS);
 }
 
-/* `size` is |x| · P. Below the smallest level z + 1 is the larger and its mantissa is z in fixed
- * point; above, 2z is the larger and its exponent counts levels. */
-GW_HD static inline uint32_t gw_ndither_level(float size, float factor, uint32_t levels, uint32_t r)
+/* |x| as a level, the way to the next one in 23 fraction bits. `size` is |x| · P. Below the smallest level z + 1
+ * is the larger and its mantissa is z in fixed point; above, 2z is the larger and its exponent counts
+ * levels. */
+GW_HD static inline uint32_t gw_ndither_fixed(float size, float factor, uint32_t levels)
 {
     const float z = size * factor * gw_ndither_unit(levels);
     const float one = z + 1.0f, two = z + z;
-    const uint32_t k = (gw_bits(one > two ? one : two) + r - 0x3F800000u) >> GW_MANT_BITS;
+    return gw_bits(one > two ? one : two) - 0x3F800000u;
+}
+
+GW_HD static inline uint32_t gw_ndither_level(float size, float factor, uint32_t levels, uint32_t r)
+{
+    const uint32_t k = (gw_ndither_fixed(size, factor, levels) + r) >> GW_MANT_BITS;
     return k < levels ? k : levels;
 }
 

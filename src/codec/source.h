@@ -1,5 +1,6 @@
 /* What a selecting codec reads: G = g, or G = g + r with feedback, block by block in fp32. With feedback the
- * first reading of a block writes G to r′, where it stays until the codec has taken off what was sent. */
+ * first reading of a block writes G to r′, where it stays until the codec has taken off what was sent. Without an r′
+ * (error tables) every reading sums into scratch. */
 #ifndef GW_SOURCE_H
 #define GW_SOURCE_H
 
@@ -17,8 +18,8 @@ struct gw_source {
     uint64_t count;
     const float *residual; /* r, or NULL */
     float *after;          /* r′, or NULL */
-    float *scratch;        /* GW_SOURCE_BLOCK floats for fp16 and bf16; else NULL */
-    uint64_t summed;       /* r′ holds G for the elements before this one */
+    float *scratch;  /* a block of floats for fp16 and bf16, and for r without r′; else NULL */
+    uint64_t summed; /* r′ holds G for the elements before this one */
 };
 
 /* g of `n` ≤ GW_SOURCE_BLOCK elements. In scratch for fp16 and bf16: gone at the next call. */
@@ -35,7 +36,12 @@ static inline const float *gw_source_gradient(const gw_source *s, uint64_t at, s
 static inline const float *gw_source_block(gw_source *s, uint64_t at, size_t n)
 {
     if (s->after == NULL) {
-        return gw_source_gradient(s, at, n);
+        const float *g = gw_source_gradient(s, at, n);
+        if (s->residual == NULL) {
+            return g;
+        }
+        s->convert->sum(s->scratch, g, s->residual + at, n);
+        return s->scratch;
     }
     if (at >= s->summed) {
         s->convert->sum(s->after + at, gw_source_gradient(s, at, n), s->residual + at, n);

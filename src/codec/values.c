@@ -11,13 +11,18 @@ const gw_param_info gw_values_params[GW_VALUES_PARAMS] = {
     {"values", "f32, or natural: powers of two in one byte", 0, 1, 0, kind_words, 0},
 };
 
-uint64_t gw_values_kept(const gw_params *p, uint64_t count)
+uint64_t gw_values_kept_at(double density, uint64_t count)
 {
     const uint32_t caller = gw_fp_enter(); /* asked for outside of encode and decode, too */
-    const uint64_t kept = (uint64_t)floor(p->value[GW_VALUES_DENSITY] * (double)count + 0.5);
+    const uint64_t kept = (uint64_t)floor(density * (double)count + 0.5);
     gw_fp_leave(caller);
     const uint64_t some = kept > 1 ? kept : 1;
     return some < count ? some : count;
+}
+
+uint64_t gw_values_kept(const gw_params *p, uint64_t count)
+{
+    return gw_values_kept_at(p->value[GW_VALUES_DENSITY], count);
 }
 
 uint64_t gw_values_bytes(const gw_params *p, uint64_t kept)

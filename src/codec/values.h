@@ -13,6 +13,7 @@ enum { GW_VALUES_F32, GW_VALUES_NATURAL };
 extern const gw_param_info gw_values_params[GW_VALUES_PARAMS];
 
 /* How many of `count` elements are sent. */
+uint64_t gw_values_kept_at(double density, uint64_t count);
 uint64_t gw_values_kept(const gw_params *p, uint64_t count);
 uint64_t gw_values_bytes(const gw_params *p, uint64_t kept);
 gw_status gw_values_validate(const gw_params *p, const uint8_t *payload, uint64_t kept,
