@@ -47,6 +47,12 @@ GW_API gw_status gw_feedback_find(const gw_feedback *store, const char *name, ui
 GW_API gw_status gw_feedback_add(gw_feedback *store, uint32_t tensor, uint32_t point,
                                  uint64_t first, uint64_t count, uint64_t *slot, gw_why *why);
 
+/* Several ranks may encode the very same numbers and keep equal residuals. It counts at one of them, whose
+ * point has the first bit; the others' have the second, and are dropped where another would become an orphan.
+ * In another world size neither goes on as it was: the first becomes an orphan. */
+#define GW_FEEDBACK_SHARED 0x40000000u
+#define GW_FEEDBACK_COPY   0x80000000u
+
 /* r as last committed, `count` elements, 64-byte aligned; NULL for a slot that is not there. Valid
  * until the next commit or load. */
 GW_API const float *gw_feedback_residual(const gw_feedback *store, uint64_t slot);

@@ -59,6 +59,9 @@ typedef struct gw_frame_cursor {
 GW_API gw_status gw_frame_segment(const void *frame, size_t size, gw_frame_cursor *cursor,
                                   gw_segment *out, gw_why *why);
 
+/* XXH3-64 with a seed: what a payload carries between ranks, where no frame is around it. */
+GW_API uint64_t gw_payload_hash(const void *payload, size_t bytes, uint64_t seed);
+
 #ifdef __cplusplus
 }
 #endif

@@ -4,6 +4,7 @@
 
 #include "gradwire/base.h"     /* status, dtypes, instruction sets, thread pool */
 #include "gradwire/codec.h"    /* numbers <-> payload */
+#include "gradwire/coll.h"     /* one tensor along one route */
 #include "gradwire/comm.h"     /* bytes between ranks */
 #include "gradwire/errors.h"   /* what each level would cost */
 #include "gradwire/feedback.h" /* what was lost last time: residuals, checkpoints */

@@ -107,11 +107,13 @@ static gw_status read_blobs(load *l, const gw_feedback_blob *blobs, gw_why *why)
     return GW_OK;
 }
 
-/* Whether a record goes into this residual. */
-static int fits(const gw_checkpoint_record *record, const gw_residual *residual)
+/* Whether a record goes into this residual. Copies stay equal only where every rank gets its own back. */
+static int fits(const load *l, const gw_checkpoint_record *record, const gw_residual *residual)
 {
-    return record->kind == GW_CHECKPOINT_RESIDUAL && record->point == residual->point &&
-           record->first == residual->first && record->count == residual->count;
+    const int shared = (record->point & (GW_FEEDBACK_SHARED | GW_FEEDBACK_COPY)) != 0;
+    return (!shared || l->old_world == l->store->world) && record->kind == GW_CHECKPOINT_RESIDUAL &&
+           record->point == residual->point && record->first == residual->first &&
+           record->count == residual->count;
 }
 
 /* Tensor `t` in order of names: fills l->sources for one of its residuals, returns how many. */
@@ -121,7 +123,7 @@ static size_t find_sources(const load *l, size_t t, const gw_residual *residual)
     for (size_t i = 0; i < l->n; i++) {
         const gw_checkpoint_tensor *theirs = &l->checkpoints[i].tensors[t];
         for (uint32_t j = 0; j < theirs->n_records; j++) {
-            if (fits(&theirs->records[j], residual)) {
+            if (fits(l, &theirs->records[j], residual)) {
                 l->sources[found++] = theirs->records[j].numbers;
             }
         }
@@ -170,13 +172,14 @@ static gw_status adopt(load *l, size_t t, gw_why *why)
         for (uint32_t j = 0; j < theirs->n_records; j++) {
             const gw_checkpoint_record *record = &theirs->records[j];
             const gw_residual *slot = ours->live;
-            while (slot != NULL && !fits(record, slot)) {
+            while (slot != NULL && !fits(l, record, slot)) {
                 slot = slot->next;
             }
             const uint64_t was_residual = record->kind == GW_CHECKPOINT_RESIDUAL;
             l->told.residuals += was_residual;
             l->told.orphans += 1 - was_residual;
-            if (slot != NULL || record->count == 0) {
+            if (slot != NULL || record->count == 0 ||
+                (was_residual && (record->point & GW_FEEDBACK_COPY) != 0)) {
                 continue;
             }
             l->told.adopted += was_residual;

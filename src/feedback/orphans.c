@@ -27,7 +27,7 @@ gw_status gw_feedback_retire(gw_feedback *store, uint64_t slot, gw_why *why)
     store->n_free += s->generation != UINT32_MAX;
     free(residual->after);
     residual->after = NULL;
-    if (residual->count == 0) {
+    if (residual->count == 0 || (residual->point & GW_FEEDBACK_COPY) != 0) {
         gw_residual_destroy(residual);
     } else {
         gw_residual_append(&t->orphans, residual);

@@ -1,0 +1,66 @@
+/* One tensor along one route: a small machine that encodes, posts, tests and decodes, and never blocks.
+ * Every route runs through this one. step.h runs many of them; most callers want that. */
+#ifndef GRADWIRE_COLL_H
+#define GRADWIRE_COLL_H
+
+#include "gradwire/comm.h"
+#include "gradwire/feedback.h"
+#include "gradwire/route.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* The groups of one rank. Exchanges on the same lane run one after the other, in the same order on all
+ * ranks; those on different lanes overlap. */
+typedef struct gw_lane {
+    gw_comm *flat, *intra, *inter; /* the last two may be NULL for flat routes */
+} gw_lane;
+
+typedef struct gw_exchange gw_exchange;
+
+typedef struct gw_exchange_config {
+    gw_route route;
+    gw_params params; /* of a route that encodes nothing: not looked at */
+    uint32_t ranks, ranks_per_node, rank;
+    uint64_t first, elements; /* of the tensor; `first` is a multiple of the codec's grain */
+    gw_exec exec;             /* its workspace is not looked at: begin brings one */
+    /* Where residuals are kept, for codecs that want feedback; NULL: nothing is fed back. `piece` tells
+     * apart the exchanges of one tensor that is cut (`first`). */
+    gw_feedback *store;
+    uint32_t store_tensor, piece;
+} gw_exchange_config;
+
+/* What the last exchange did. */
+typedef struct gw_exchange_stats {
+    double encode_seconds, decode_seconds; /* decode: sums of numbers too */
+    uint64_t bytes_sent[GW_LINKS];         /* to other ranks, by link; seals and lengths included */
+    uint64_t payload_bytes;                /* of this rank's own encodings */
+    gw_report report;                      /* of this rank's own encodings */
+} gw_exchange_stats;
+
+GW_API gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out,
+                                    gw_why *why);
+/* Residuals stay in the store, retired if `retire`: they are handed over with the next gradient. */
+GW_API void gw_exchange_destroy(gw_exchange *exchange, int retire);
+GW_API size_t gw_exchange_workspace(const gw_exchange *exchange); /* bytes */
+GW_API const gw_program *gw_exchange_program(const gw_exchange *exchange);
+
+/* `values`: element `first` and on, fp32; they become the sum over all ranks. `stream`: seed, step and tensor.
+ * Lane, workspace and values are the exchange's until it is done and committed or rolled back. */
+GW_API gw_status gw_exchange_begin(gw_exchange *exchange, const gw_lane *lane, float *values,
+                                   const gw_stream *stream, gw_workspace workspace, gw_why *why);
+/* Goes on as far as one piece of work; *done when the sum is there, *moved if anything happened. After a
+ * failure `values` may be half written, and the exchange can only be rolled back. */
+GW_API gw_status gw_exchange_progress(gw_exchange *exchange, int *done, int *moved, gw_why *why);
+/* Where it stands, for messages: "flat:alltoall, step 2 of 6". */
+GW_API void gw_exchange_where(const gw_exchange *exchange, char *text, size_t size);
+/* Residuals and codec state of this exchange count from now on, or are what they were. */
+GW_API gw_status gw_exchange_commit(gw_exchange *exchange, gw_why *why);
+GW_API gw_status gw_exchange_rollback(gw_exchange *exchange, gw_why *why);
+GW_API const gw_exchange_stats *gw_exchange_stats_of(const gw_exchange *exchange);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

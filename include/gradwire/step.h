@@ -1,0 +1,85 @@
+/* The front door: a training step's gradients, each posted when it is ready, all of them waited for.
+ *
+ *     gw_step_create, gw_step_add for every layer, gw_step_plan, gw_step_agree        once
+ *     gw_step_post for every layer, gw_step_wait                                     every step
+ *
+ * Gradients become the mean over all ranks, the same bits on each. All ranks make the same calls; posts may
+ * come in another order on each. Memory is allocated by add and agree alone. */
+#ifndef GRADWIRE_STEP_H
+#define GRADWIRE_STEP_H
+
+#include "gradwire/coll.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct gw_step gw_step;
+
+enum { GW_STEP_MAX_LANES = 16, GW_STEP_MAX_LAYERS = 1 << 18 };
+
+typedef struct gw_step_config {
+    gw_comm *comm;           /* all ranks; not closed by destroy */
+    uint32_t ranks_per_node; /* 0: not known, flat routes only */
+    uint64_t seed;           /* of the random numbers */
+    uint32_t lanes;          /* exchanges under way at once; 0: 4 */
+    uint64_t piece;          /* elements from which tensors are cut, to overlap coding and wire; 0: 1 Mi */
+    uint64_t fuse_below;     /* layers of fewer elements go together, uncompressed; 0: none */
+    double timeout;          /* seconds without an answer from the others; 0: 300 */
+    int own_thread;          /* 1: exchanges run on a thread of their own, beside backward; 0: in wait */
+    unsigned threads;        /* for coding; 0: 1 */
+    gw_isa isa;
+    int measure_error; /* 1: gw_layer_stats.rel_error, at the price of another coding */
+} gw_step_config;
+
+GW_API gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *why);
+GW_API void gw_step_destroy(gw_step *step); /* accepts NULL */
+
+/* A layer, in the order in which gradients become ready, which is also that of the wire. Dims slowest first. */
+GW_API gw_status gw_step_add(gw_step *step, const char *name, const uint64_t *dims, size_t n_dims,
+                             gw_dtype dtype, uint32_t *layer, gw_why *why);
+/* How a layer goes; without a plan it is summed as it is. `params` may be NULL for an uncompressed route.
+ * In force after the next agree; what residuals of another plan hold goes into the layer's next gradient. */
+GW_API gw_status gw_step_plan(gw_step *step, uint32_t layer, const gw_params *params,
+                              const gw_route *route, gw_why *why);
+/* Called by all ranks, before the first step and after every change: compares version, layers and plan with the
+ * others and says who differs in what (GW_ERR_DISAGREE), then prepares everything. */
+GW_API gw_status gw_step_agree(gw_step *step, gw_why *why);
+
+/* The gradient is the step's until wait. Each layer once a step. May be called while another thread waits
+ * for the previous layer's post, but not by two at once. */
+GW_API gw_status gw_step_post(gw_step *step, uint32_t layer, const gw_tensor *gradient,
+                              gw_why *why);
+
+typedef struct gw_step_result {
+    uint64_t number; /* of the step */
+    /* Layers that arrived with a NaN or infinity, on every rank alike; their residuals are what they were. */
+    uint32_t non_finite, first_non_finite;
+    double seconds; /* from the first post to the last arrival */
+} gw_step_result;
+/* Returns when every layer has arrived, or the step has failed. After a failure gradients may be half
+ * written, residuals are those of the last good step, and the step can only be destroyed. */
+GW_API gw_status gw_step_wait(gw_step *step, gw_step_result *result, gw_why *why);
+
+/* Of the last step. Seconds count from its first post. */
+typedef struct gw_layer_stats {
+    double posted, begun, arrived;
+    double encode_seconds, decode_seconds;
+    uint64_t bytes_sent[GW_LINKS], dense_bytes_sent; /* what the flat uncompressed route sends */
+    uint64_t payload_bytes;
+    double rel_error;    /* of coding this rank's gradient once, without residual; NaN: not measured */
+    uint64_t non_finite; /* in this rank's own gradient, as far as a codec saw it */
+    int fused;
+} gw_layer_stats;
+GW_API gw_status gw_step_stats(const gw_step *step, uint32_t layer, gw_layer_stats *out);
+
+/* The residuals, for gw_feedback_save and load; between steps only. */
+GW_API gw_feedback *gw_step_feedback(gw_step *step);
+/* The number of the next step, part of every random number: a run that is resumed sets it. */
+GW_API uint64_t gw_step_number(const gw_step *step);
+GW_API void gw_step_set_number(gw_step *step, uint64_t number);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

@@ -1,0 +1,325 @@
+/* Payloads: made, shipped, and summed again. Every payload travels with a seal, a hash that also covers step
+ * and tensor: a byte changed on the way, or a message of another tensor, is an error with a name and not a
+ * wrong number on one replica. */
+#include "base/little_endian.h"
+#include "coll/exchange.h"
+
+#include <gradwire/frame.h>
+
+#include <string.h>
+
+/* Elements that are decoded at once, where payloads can be cut: the sum stays in cache while the payloads
+ * of all ranks are added to it. */
+enum { BLOCK = 32 * 1024 };
+
+static uint64_t seal_of(const gw_exchange *x, const uint8_t *payload, size_t bytes)
+{
+    return gw_payload_hash(payload, bytes, x->stream.step * 0x9E3779B97F4A7C15u ^ x->stream.tensor);
+}
+
+size_t gw_bundle_entry_bytes(const gw_exchange *x, const gw_operand *operand, uint32_t index)
+{
+    const gw_range piece = gw_operand_piece(operand, x->program.grain, index);
+    size_t bound = 0;
+    if (piece.count == 0 ||
+        gw_payload_bound(&x->config.params, (size_t)piece.count, &bound) != GW_OK) {
+        return 0;
+    }
+    return bound + GW_SEAL_BYTES;
+}
+
+/* ---- encode ---- */
+
+static gw_status encode_piece(gw_exchange *x, const gw_move *m, uint32_t index, uint8_t *out,
+                              size_t capacity, size_t *written, gw_why *why)
+{
+    const gw_range piece = gw_operand_piece(&m->after, x->program.grain, index);
+    const uint64_t at = piece.first - m->before.range.first;
+    const gw_tensor in = {x->values + (piece.first - x->program.whole.first), (size_t)piece.count,
+                          GW_F32};
+    const gw_stream stream = gw_program_stream(&x->program, m, index, x->stream);
+    gw_exec exec = x->config.exec;
+    exec.workspace = x->codec_workspace;
+    gw_report report = {0};
+    const float *r = x->residual[x->move];
+    float *after = x->residual_after[x->move];
+    const gw_status status = gw_encode_feedback(
+        &x->config.params, &exec, &stream, &in, r != NULL ? r + at : NULL,
+        after != NULL ? after + at : NULL, out, capacity - GW_SEAL_BYTES, written, &report);
+    if (status != GW_OK) {
+        return gw_fail(why, status, "cannot encode: %s", gw_status_string(status));
+    }
+    x->stats.report.non_finite += report.non_finite;
+    x->stats.report.overflowed += report.overflowed;
+    x->stats.report.held_back += report.held_back;
+    x->stats.payload_bytes += *written;
+    gw_put_u64(out + *written, seal_of(x, out, *written));
+    *written += GW_SEAL_BYTES;
+    return GW_OK;
+}
+
+gw_status gw_bundle_encode(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    gw_bundle *b = &x->bundle;
+    b->pieces = m->after.outer * m->after.inner;
+    b->payloads = 1;
+    b->packed = 1;
+    size_t at = 0;
+    for (uint32_t i = 0; i < b->pieces; i++) {
+        const size_t capacity = gw_bundle_entry_bytes(x, &m->after, i);
+        b->at[i] = at;
+        b->size[i] = 0;
+        if (capacity != 0) {
+            const gw_status status =
+                encode_piece(x, m, i, b->bytes + at, capacity, &b->size[i], why);
+            if (status != GW_OK) {
+                return status;
+            }
+        }
+        at += b->size[i];
+    }
+    return GW_OK;
+}
+
+/* ---- decode ---- */
+
+/* One payload behind the other onto `piece`, block by block where the payload can be cut. */
+static gw_status decode_piece(gw_exchange *x, const gw_range *piece, uint32_t first_entry,
+                              gw_why *why)
+{
+    const gw_bundle *b = &x->bundle;
+    const gw_params *params = &x->config.params;
+    const size_t grain = gw_codec_grain(params);
+    const uint64_t block = grain != 0 ? BLOCK / grain * grain : piece->count;
+    gw_exec exec = x->config.exec;
+    exec.workspace = x->codec_workspace;
+    for (uint64_t at = 0; at < piece->count; at += block) {
+        const uint64_t n = piece->count - at < block ? piece->count - at : block;
+        gw_tensor out = {x->values + (piece->first + at - x->program.whole.first), (size_t)n,
+                         GW_F32};
+        for (uint32_t i = 0; i < b->payloads; i++) {
+            const size_t size = b->size[first_entry + i] - GW_SEAL_BYTES;
+            size_t from = 0, bytes = size;
+            if (grain != 0) {
+                (void)gw_payload_bound(params, (size_t)at, &from);
+                (void)gw_payload_bound(params, (size_t)n, &bytes);
+            }
+            const gw_status status =
+                gw_decode(params, &exec, b->bytes + b->at[first_entry + i] + from, bytes,
+                          i == 0 ? GW_SET : GW_ADD, &out, why);
+            if (status != GW_OK) {
+                return status;
+            }
+        }
+    }
+    return GW_OK;
+}
+
+gw_status gw_bundle_decode(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    const gw_bundle *b = &x->bundle;
+    for (uint32_t p = 0; p < b->pieces; p++) {
+        const gw_range piece = gw_operand_piece(&m->before, x->program.grain, p);
+        for (uint32_t i = 0; i < b->payloads && piece.count != 0; i++) {
+            const uint32_t e = p * b->payloads + i;
+            const size_t bytes = b->size[e] - GW_SEAL_BYTES;
+            if (gw_get_u64(b->bytes + b->at[e] + bytes) != seal_of(x, b->bytes + b->at[e], bytes)) {
+                return gw_fail(
+                    why, GW_ERR_CHECKSUM,
+                    "payload %u of piece %u (%zu bytes) was changed on its way, or is of "
+                    "another step or tensor",
+                    i, p, bytes);
+            }
+        }
+        const gw_status status =
+            piece.count != 0 ? decode_piece(x, &piece, p * b->payloads, why) : GW_OK;
+        if (status != GW_OK) {
+            return status;
+        }
+    }
+    return GW_OK;
+}
+
+/* ---- collectives ---- */
+
+/* How a collective's messages are made of entries: a message has `pieces` pieces of `payloads` payloads. */
+typedef struct shape {
+    uint32_t members, own, pieces, payloads;
+    int by_payload; /* members' payloads come together at each piece; else their pieces are put in a row */
+    int to_all, to_root, from_root;
+} shape;
+
+static shape shape_of(const gw_exchange *x, const gw_move *m)
+{
+    const int all_to_all = m->step.op == GW_OP_ALLTOALL, from_root = m->step.op == GW_OP_BROADCAST;
+    shape s = {.members = m->group.size, .own = m->group.member, .payloads = m->after.payloads};
+    s.by_payload = all_to_all || m->step.op == GW_OP_GATHER || m->part == GW_PART_WHOLE;
+    s.pieces = m->before.outer * m->before.inner / (all_to_all ? s.members : 1);
+    if (from_root) { /* the others held nothing */
+        s.pieces = m->after.outer * m->after.inner;
+    } else {
+        s.payloads = x->bundle.payloads;
+    }
+    s.to_all = m->step.op == GW_OP_ALLGATHER;
+    s.to_root = m->step.op == GW_OP_GATHER;
+    s.from_root = from_root;
+    return s;
+}
+
+static uint32_t entries_of(const shape *s)
+{
+    return s->pieces * s->payloads;
+}
+
+/* Whether member `from` sends to member `to`. */
+static int sends(const shape *s, uint32_t from, uint32_t to)
+{
+    return s->from_root ? from == 0 && to != 0 : s->to_root ? to == 0 : 1;
+}
+
+/* Where entry `e` of member `from`'s message stands in the bundle that arrives. */
+static uint32_t arrives_at(const shape *s, uint32_t from, uint32_t e)
+{
+    const uint32_t piece = e / s->payloads, payload = e % s->payloads;
+    if (s->from_root) {
+        return e;
+    }
+    return s->by_payload ? (piece * s->members + from) * s->payloads + payload
+                         : (from * s->pieces + piece) * s->payloads + payload;
+}
+
+static void swap_bundles(gw_exchange *x)
+{
+    const gw_bundle b = x->bundle;
+    x->bundle = x->next;
+    x->next = b;
+}
+
+/* Entries one behind the other in order, so that a message is one stretch of memory. */
+static void pack(gw_exchange *x)
+{
+    gw_bundle *from = &x->bundle, *to = &x->next;
+    size_t at = 0;
+    for (uint32_t e = 0; !from->packed && e < from->pieces * from->payloads; e++) {
+        memcpy(to->bytes + at, from->bytes + from->at[e], from->size[e]);
+        to->at[e] = at;
+        to->size[e] = from->size[e];
+        at += from->size[e];
+    }
+    if (!from->packed) {
+        to->pieces = from->pieces;
+        to->payloads = from->payloads;
+        to->packed = 1;
+        swap_bundles(x);
+    }
+}
+
+/* The same collective for lengths and for payloads: `unit` 0 takes the entries' own sizes. */
+static gw_status post(gw_exchange *x, const gw_move *m, const shape *s, const void *send,
+                      void *receive, size_t unit, gw_why *why)
+{
+    const gw_messages *v = &x->messages;
+    const gw_bundle *b = &x->bundle;
+    const uint32_t entries = entries_of(s);
+    size_t arrived = 0;
+    for (uint32_t i = 0; i < s->members; i++) {
+        /* an all-to-all sends a slice to each; everything else the whole bundle */
+        const uint32_t first = s->to_all || s->to_root || s->from_root ? 0 : i * entries;
+        v->send_size[i] = v->send_at[i] = v->size[i] = 0;
+        v->at[i] = arrived;
+        for (uint32_t e = first; sends(s, s->own, i) && e < first + entries; e++) {
+            v->send_at[i] = e == first ? (unit != 0 ? unit * e : b->at[e]) : v->send_at[i];
+            v->send_size[i] += unit != 0 ? unit : b->size[e];
+        }
+        for (uint32_t e = 0; sends(s, i, s->own) && e < entries; e++) {
+            v->size[i] += unit != 0 ? unit : x->next.size[arrives_at(s, i, e)];
+        }
+        arrived += v->size[i];
+        gw_exchange_count_sent(x, m, i, v->send_size[i]);
+    }
+    x->comm = gw_exchange_comm(x, m->step.level);
+    if (s->from_root) {
+        return s->own == 0
+                   ? x->comm->table->broadcast(x->comm, (void *)(uintptr_t)send, v->send_size[1], 0,
+                                               &x->request, why)
+                   : x->comm->table->broadcast(x->comm, receive, v->size[0], 0, &x->request, why);
+    }
+    if (s->to_all) {
+        return x->comm->table->allgatherv(x->comm, send, v->send_size[s->own], receive, v->size,
+                                          v->at, &x->request, why);
+    }
+    return x->comm->table->alltoallv(x->comm, send, v->send_size, v->send_at, receive, v->size,
+                                     v->at, &x->request, why);
+}
+
+/* Sizes of what will arrive: known from the counts, or told, and then looked at. */
+static gw_status expect(gw_exchange *x, const gw_move *m, const shape *s, int told, gw_why *why)
+{
+    const uint32_t entries = entries_of(s);
+    size_t slot = 0;
+    for (uint32_t i = 0; i < s->members; i++) {
+        for (uint32_t e = 0; sends(s, i, s->own) && e < entries; e++, slot++) {
+            const uint32_t index = arrives_at(s, i, e);
+            const size_t most = gw_bundle_entry_bytes(x, &m->after, index / m->after.payloads);
+            x->next.size[index] = most;
+            if (!told) {
+                continue;
+            }
+            const uint64_t size = x->lengths[x->bundle_entries + slot];
+            if (size > most || (most != 0 && size < GW_SEAL_BYTES)) {
+                return gw_fail(why, GW_ERR_CORRUPT,
+                               "member %u says it sends a payload of %llu bytes; at most %zu", i,
+                               (unsigned long long)size, most);
+            }
+            x->next.size[index] = (size_t)size;
+        }
+    }
+    return GW_OK;
+}
+
+static gw_status post_lengths(gw_exchange *x, const gw_move *m, const shape *s, gw_why *why)
+{
+    const uint32_t own = s->from_root && s->own != 0 ? 0 : x->bundle.pieces * x->bundle.payloads;
+    for (uint32_t e = 0; e < own; e++) {
+        x->lengths[e] = x->bundle.size[e];
+    }
+    return post(x, m, s, x->lengths, x->lengths + x->bundle_entries, sizeof *x->lengths, why);
+}
+
+/* Everything has landed: say where each entry is. */
+static void arrive(gw_exchange *x, const gw_move *m, const shape *s)
+{
+    if (m->after.kind == GW_OPERAND_NONE || (s->from_root && s->own == 0)) {
+        return; /* sent all it had; or the root, which keeps it */
+    }
+    for (uint32_t i = 0; i < s->members; i++) {
+        size_t at = x->messages.at[i];
+        for (uint32_t e = 0; sends(s, i, s->own) && e < entries_of(s); e++) {
+            const uint32_t index = arrives_at(s, i, e);
+            x->next.at[index] = at;
+            at += x->next.size[index];
+        }
+    }
+    x->next.pieces = m->after.outer * m->after.inner;
+    x->next.payloads = m->after.payloads;
+    x->next.packed = 0;
+    swap_bundles(x);
+}
+
+gw_status gw_bundle_collective(gw_exchange *x, const gw_move *m, int *done, gw_why *why)
+{
+    if (x->phase == 0 && m->before.kind == GW_OPERAND_BUNDLE) {
+        pack(x);
+    }
+    const shape s = shape_of(x, m);
+    if (x->phase == 0 && !x->fixed_size) {
+        return post_lengths(x, m, &s, why);
+    }
+    if (x->phase == 0 || (x->phase == 1 && !x->fixed_size)) {
+        const gw_status status = expect(x, m, &s, !x->fixed_size, why);
+        return status == GW_OK ? post(x, m, &s, x->bundle.bytes, x->next.bytes, 0, why) : status;
+    }
+    arrive(x, m, &s);
+    *done = 1;
+    return GW_OK;
+}

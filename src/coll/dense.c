@@ -1,0 +1,163 @@
+/* Collectives of numbers, composed of bytes: pieces to their owners, an ordered sum there, the sums to
+ * whom they belong. docs/routes.md, "Sums": ((x0 + x1) + x2) + …, in member order, whatever arrives first. */
+#include "coll/exchange.h"
+
+#include <string.h>
+
+/* Numbers that are summed at once: they stay in the first-level cache. */
+enum { BLOCK = 2048 };
+
+static float *place(const gw_exchange *x, uint64_t first)
+{
+    return x->base + (first - x->base_first);
+}
+
+static gw_range piece_of(const gw_exchange *x, const gw_move *m, gw_range range, uint32_t member)
+{
+    return gw_range_cut(range, x->program.grain, m->group.size, member);
+}
+
+static void clear(gw_exchange *x, uint32_t members)
+{
+    const size_t bytes = members * sizeof(size_t);
+    memset(x->messages.send_size, 0, bytes);
+    memset(x->messages.send_at, 0, bytes);
+    memset(x->messages.size, 0, bytes);
+    memset(x->messages.at, 0, bytes);
+}
+
+static gw_status post_alltoall(gw_exchange *x, const gw_move *m, const void *send, void *receive,
+                               gw_why *why)
+{
+    const gw_messages *v = &x->messages;
+    for (uint32_t i = 0; i < m->group.size; i++) {
+        gw_exchange_count_sent(x, m, i, v->send_size[i]);
+    }
+    x->comm = gw_exchange_comm(x, m->step.level);
+    return x->comm->table->alltoallv(x->comm, send, v->send_size, v->send_at, receive, v->size,
+                                     v->at, &x->request, why);
+}
+
+/* Everyone's pieces to their owners, whose copies land one behind the other in the spare buffer. */
+static gw_status post_scatter(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    const uint32_t own = m->group.member;
+    const size_t mine = 4 * piece_of(x, m, m->before.range, own).count;
+    clear(x, m->group.size);
+    for (uint32_t i = 0; i < m->group.size; i++) {
+        const gw_range piece = piece_of(x, m, m->before.range, i);
+        x->messages.send_size[i] = i != own ? 4 * piece.count : 0;
+        x->messages.send_at[i] = 4 * (piece.first - m->before.range.first);
+        x->messages.size[i] = i != own ? mine : 0;
+        x->messages.at[i] = i * mine;
+    }
+    return post_alltoall(x, m, place(x, m->before.range.first), x->next.bytes, why);
+}
+
+static void sum_in_order(gw_exchange *x, const gw_move *m)
+{
+    const gw_range piece = piece_of(x, m, m->before.range, m->group.member);
+    float *own = place(x, piece.first), block[BLOCK];
+    for (uint64_t at = 0; at < piece.count; at += BLOCK) {
+        const size_t n = piece.count - at < BLOCK ? (size_t)(piece.count - at) : BLOCK;
+        for (uint32_t i = 0; i < m->group.size; i++) {
+            const float *from =
+                i == m->group.member
+                    ? own + at
+                    : (const float *)(const void *)(x->next.bytes + x->messages.at[i]) + at;
+            if (i == 0) {
+                memcpy(block, from, n * sizeof *block);
+            } else {
+                x->convert->add(GW_F32, from, block, n);
+            }
+        }
+        memcpy(own + at, block, n * sizeof *block);
+    }
+}
+
+/* Every member's piece of `range` to all. */
+static gw_status post_gather(gw_exchange *x, const gw_move *m, gw_range range, gw_why *why)
+{
+    const gw_range mine = piece_of(x, m, range, m->group.member);
+    for (uint32_t i = 0; i < m->group.size; i++) {
+        const gw_range piece = piece_of(x, m, range, i);
+        x->messages.size[i] = 4 * piece.count;
+        x->messages.at[i] = 4 * (piece.first - range.first);
+        gw_exchange_count_sent(x, m, i, 4 * mine.count);
+    }
+    x->comm = gw_exchange_comm(x, m->step.level);
+    return x->comm->table->allgatherv(x->comm, place(x, mine.first), 4 * mine.count,
+                                      place(x, range.first), x->messages.size, x->messages.at,
+                                      &x->request, why);
+}
+
+/* Every member's piece of `range` to the root. */
+static gw_status post_to_root(gw_exchange *x, const gw_move *m, gw_range range, gw_why *why)
+{
+    const uint32_t own = m->group.member;
+    const gw_range mine = piece_of(x, m, range, own);
+    clear(x, m->group.size);
+    x->messages.send_size[0] = own != 0 ? 4 * mine.count : 0;
+    for (uint32_t i = 1; i < m->group.size && own == 0; i++) {
+        const gw_range piece = piece_of(x, m, range, i);
+        x->messages.size[i] = 4 * piece.count;
+        x->messages.at[i] = 4 * (piece.first - range.first);
+    }
+    return post_alltoall(x, m, place(x, mine.first), place(x, range.first), why);
+}
+
+static gw_status post_broadcast(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    const gw_range range = m->after.range;
+    for (uint32_t i = 0; i < m->group.size && m->group.member == 0; i++) {
+        gw_exchange_count_sent(x, m, i, 4 * range.count);
+    }
+    x->comm = gw_exchange_comm(x, m->step.level);
+    return x->comm->table->broadcast(x->comm, place(x, range.first), 4 * range.count, 0,
+                                     &x->request, why);
+}
+
+/* An engine whose own sum is the same everywhere may do it. */
+static int engine_sums(const gw_exchange *x, const gw_move *m)
+{
+    const gw_comm_table *table = gw_exchange_comm(x, m->step.level)->table;
+    return table->allreduce != NULL && (table->flags & GW_COMM_SAME_BITS) != 0;
+}
+
+static gw_status post_engine_sum(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    const gw_range range = m->before.range;
+    for (uint32_t i = 0; i < m->group.size; i++) { /* as a ring: 2 (m−1)/m of it, by m−1 */
+        gw_exchange_count_sent(x, m, i, 8 * range.count / m->group.size);
+    }
+    x->comm = gw_exchange_comm(x, m->step.level);
+    return x->comm->table->allreduce(x->comm, place(x, range.first), range.count, &x->request, why);
+}
+
+gw_status gw_dense_collective(gw_exchange *x, const gw_move *m, int *done, gw_why *why)
+{
+    const int sums = m->step.op == GW_OP_ALLREDUCE || m->step.op == GW_OP_REDUCE ||
+                     m->step.op == GW_OP_REDUCE_SCATTER;
+    if (!sums) {
+        *done = x->phase == 1;
+        return *done                           ? GW_OK
+               : m->step.op == GW_OP_BROADCAST ? post_broadcast(x, m, why)
+                                               : post_gather(x, m, m->after.range, why);
+    }
+    if (m->step.op == GW_OP_ALLREDUCE && engine_sums(x, m)) {
+        *done = x->phase == 1;
+        return *done ? GW_OK : post_engine_sum(x, m, why);
+    }
+    if (x->phase == 0) {
+        return post_scatter(x, m, why);
+    }
+    if (x->phase == 1) {
+        sum_in_order(x, m);
+        *done = m->step.op == GW_OP_REDUCE_SCATTER;
+        return *done                           ? GW_OK
+               : m->step.op == GW_OP_ALLREDUCE ? post_gather(x, m, m->before.range, why)
+                                               : post_to_root(x, m, m->before.range, why);
+    }
+    *done = 1;
+    return GW_OK;
+}

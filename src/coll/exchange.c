@@ -1,0 +1,514 @@
+/* The one interpreter: walks the moves of a compiled route. Encodes and decodes are done at once; a collective
+ * is posted, and the walk goes on when it has arrived. docs/routes.md says what each move does. */
+#define _POSIX_C_SOURCE 200809L
+#include "coll/exchange.h"
+
+#include "base/arena.h"
+#include "base/pool.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#define NO_SLOT UINT64_MAX
+/* Exchanges of one tensor share the four encode points of its route. */
+enum { PIECE_SHIFT = 8, SHARED_POINT = 3 };
+
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static int additive(const gw_exchange *x)
+{
+    return x->program.kind == GW_ROUTE_ADDITIVE;
+}
+
+static int has_rounds(const gw_exchange *x)
+{
+    return additive(x) && (gw_params_flags(&x->config.params) & GW_CODEC_ROUNDS) != 0;
+}
+
+void gw_exchange_count_sent(gw_exchange *x, const gw_move *m, uint32_t member, size_t bytes)
+{
+    const uint32_t to = m->group.first + member * m->group.stride;
+    const uint32_t k = x->config.ranks_per_node;
+    if (to != x->config.rank) {
+        const int near = k != 0 && to / k == x->config.rank / k;
+        x->stats.bytes_sent[near ? GW_LINK_INTRA : GW_LINK_INTER] += bytes;
+    }
+}
+
+/* ---- create ---- */
+
+static gw_status compile(gw_exchange *x, uint64_t numbers, gw_why *why)
+{
+    const gw_exchange_config *c = &x->config;
+    const gw_route_job job = {.ranks = c->ranks,
+                              .ranks_per_node = c->ranks_per_node,
+                              .rank = c->rank,
+                              .first = c->first,
+                              .elements = c->elements,
+                              .params = &c->params,
+                              .numbers = numbers};
+    return gw_route_compile(&c->route, &job, &x->program, why);
+}
+
+static size_t larger(size_t a, size_t b)
+{
+    return a > b ? a : b;
+}
+
+static void measure_operand(gw_exchange *x, const gw_operand *o)
+{
+    const size_t entries = (size_t)o->outer * o->inner * o->payloads;
+    if (o->kind == GW_OPERAND_BUNDLE) {
+        x->bundle_entries = larger(x->bundle_entries, entries);
+        x->bundle_bytes = larger(x->bundle_bytes, (size_t)o->bytes + entries * GW_SEAL_BYTES);
+        const gw_range piece = gw_operand_piece(o, x->program.grain, 0); /* the largest */
+        size_t bytes = 0;
+        (void)gw_codec_workspace(&x->config.params, GW_F32, (size_t)piece.count, 1,
+                                 gw_pool_threads(x->config.exec.pool), &bytes);
+        x->codec_bytes = larger(x->codec_bytes, bytes);
+    }
+}
+
+/* How much memory the moves of the program need. */
+static void measure(gw_exchange *x)
+{
+    for (uint32_t i = 0; i < x->program.n_moves; i++) {
+        const gw_move *m = &x->program.move[i];
+        measure_operand(x, &m->before);
+        measure_operand(x, &m->after);
+        if (m->step.level == 0) {
+            continue;
+        }
+        x->most_members = m->group.size > x->most_members ? m->group.size : x->most_members;
+        if (m->before.kind == GW_OPERAND_DENSE || m->before.kind == GW_OPERAND_NUMBERS) {
+            const gw_range piece =
+                gw_range_cut(m->before.range, x->program.grain, m->group.size, 0);
+            x->bundle_bytes = larger(x->bundle_bytes, 4 * (size_t)piece.count * m->group.size);
+        }
+    }
+}
+
+static gw_status measure_additive(gw_exchange *x, gw_why *why)
+{
+    const gw_params *p = &x->config.params;
+    const size_t count = (size_t)x->config.elements;
+    gw_status status = GW_OK;
+    if (!has_rounds(x)) {
+        measure(x);
+        (void)gw_codec_workspace(p, GW_F32, count, 1, gw_pool_threads(x->config.exec.pool),
+                                 &x->codec_bytes);
+        return gw_payload_bound(p, count, &x->numbers_bytes);
+    }
+    size_t n = 0, state = 0;
+    for (unsigned round = 0; status == GW_OK; round++) {
+        status = gw_rounds_elements(p, count, round, &n);
+        if (n == 0 || status != GW_OK) {
+            break;
+        }
+        status = compile(x, n, why);
+        measure(x);
+        x->numbers_bytes = larger(x->numbers_bytes, 4 * n);
+    }
+    if (status == GW_OK) {
+        status = gw_rounds_workspace(p, count, &x->rounds_bytes);
+    }
+    if (status == GW_OK) {
+        status = gw_rounds_state(p, count, &state);
+    }
+    if (status != GW_OK) {
+        return gw_fail(why, status, "%s", gw_status_string(status));
+    }
+    x->state = calloc(2 * (state + 1), sizeof *x->state);
+    x->state_after = x->state != NULL ? x->state + state + 1 : NULL;
+    return x->state != NULL ? GW_OK : gw_fail(why, GW_ERR_MEMORY, "no memory for an exchange");
+}
+
+/* A residual for every encode that this rank runs. */
+static gw_status add_slots(gw_exchange *x, gw_why *why)
+{
+    const gw_exchange_config *c = &x->config;
+    const int wants = x->program.kind != GW_ROUTE_UNCOMPRESSED &&
+                      (gw_params_flags(&c->params) & GW_CODEC_WANTS_FEEDBACK) != 0;
+    for (uint32_t i = 0; i < x->program.n_moves && wants && c->store != NULL; i++) {
+        const gw_move *m = &x->program.move[i];
+        if (m->step.op != GW_OP_ENCODE || !m->runs || m->before.range.count == 0) {
+            continue;
+        }
+        const uint32_t share = m->owner != c->rank ? GW_FEEDBACK_COPY : GW_FEEDBACK_SHARED;
+        const uint32_t point =
+            m->point | c->piece << PIECE_SHIFT | (m->point == SHARED_POINT ? share : 0);
+        const gw_status status =
+            gw_feedback_add(c->store, c->store_tensor, point, m->before.range.first,
+                            m->before.range.count, &x->slot[i], why);
+        if (status != GW_OK) {
+            return status;
+        }
+    }
+    return GW_OK;
+}
+
+gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out, gw_why *why)
+{
+    gw_exchange *x = calloc(1, sizeof *x);
+    if (x == NULL) {
+        return gw_fail(why, GW_ERR_MEMORY, "no memory for an exchange");
+    }
+    x->config = *config;
+    x->most_members = 1;
+    for (int i = 0; i < GW_ROUTE_MAX_STEPS; i++) {
+        x->slot[i] = NO_SLOT;
+    }
+    const gw_isa isa = config->exec.isa != GW_ISA_AUTO ? config->exec.isa : gw_isa_best();
+    x->convert = gw_convert_for(isa);
+    gw_status status = x->convert != NULL
+                           ? compile(x, 0, why)
+                           : gw_fail(why, GW_ERR_UNSUPPORTED, "no such variant here");
+    if (status == GW_OK) {
+        x->fixed_size = (gw_params_flags(&config->params) & GW_CODEC_FIXED_SIZE) != 0;
+        if (additive(x)) {
+            status = measure_additive(x, why);
+        } else {
+            measure(x);
+        }
+    }
+    if (status == GW_OK) {
+        status = add_slots(x, why);
+    }
+    if (status != GW_OK) {
+        gw_exchange_destroy(x, 1);
+        return status;
+    }
+    *out = x;
+    return GW_OK;
+}
+
+void gw_exchange_destroy(gw_exchange *x, int retire)
+{
+    if (x == NULL) {
+        return;
+    }
+    for (uint32_t i = 0; retire && i < GW_ROUTE_MAX_STEPS; i++) {
+        if (x->slot[i] != NO_SLOT) {
+            (void)gw_feedback_retire(x->config.store, x->slot[i], NULL);
+        }
+    }
+    free(x->state < x->state_after ? x->state : x->state_after);
+    free(x);
+}
+
+/* ---- begin ---- */
+
+static gw_bundle cut_bundle(gw_arena *arena, const gw_exchange *x)
+{
+    gw_bundle b = {0};
+    b.bytes = gw_arena_take(arena, x->bundle_bytes, 1);
+    b.at = gw_arena_take(arena, x->bundle_entries, sizeof *b.at);
+    b.size = gw_arena_take(arena, x->bundle_entries, sizeof *b.size);
+    return b;
+}
+
+/* Cuts, or measures. */
+static void cut(gw_arena *arena, gw_exchange *x)
+{
+    x->bundle = cut_bundle(arena, x);
+    x->next = cut_bundle(arena, x);
+    x->lengths = gw_arena_take(arena, 2 * x->bundle_entries, sizeof *x->lengths);
+    size_t **const lists[] = {&x->messages.send_size, &x->messages.send_at, &x->messages.size,
+                              &x->messages.at};
+    for (int i = 0; i < 4; i++) {
+        *lists[i] = gw_arena_take(arena, x->most_members, sizeof **lists[i]);
+    }
+    x->codec_workspace = (gw_workspace){gw_arena_take(arena, x->codec_bytes, 1), x->codec_bytes};
+    x->numbers = gw_arena_take(arena, x->numbers_bytes, 1);
+    x->rounds_workspace = (gw_workspace){gw_arena_take(arena, x->rounds_bytes, 1), x->rounds_bytes};
+}
+
+size_t gw_exchange_workspace(const gw_exchange *exchange)
+{
+    gw_exchange measured = *exchange;
+    gw_arena arena = gw_arena_measuring();
+    cut(&arena, &measured);
+    return gw_arena_need(&arena);
+}
+
+const gw_program *gw_exchange_program(const gw_exchange *exchange)
+{
+    return &exchange->program;
+}
+
+const gw_exchange_stats *gw_exchange_stats_of(const gw_exchange *exchange)
+{
+    return &exchange->stats;
+}
+
+static void close_slots(gw_exchange *x)
+{
+    for (uint32_t i = 0; i < GW_ROUTE_MAX_STEPS; i++) {
+        if (x->slot[i] != NO_SLOT && x->residual[i] != NULL) {
+            (void)gw_feedback_rollback(x->config.store, x->slot[i], NULL);
+        }
+        x->residual[i] = NULL;
+        x->residual_after[i] = NULL;
+    }
+}
+
+gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
+                            const gw_stream *stream, gw_workspace workspace, gw_why *why)
+{
+    if (x->running) {
+        return gw_fail(why, GW_ERR_STATE, "the exchange has begun already");
+    }
+    gw_arena arena = gw_arena_over(workspace);
+    cut(&arena, x);
+    if (arena.failed) {
+        return gw_fail(why, GW_ERR_WORKSPACE, "the workspace of an exchange is too small");
+    }
+    for (uint32_t i = 0; i < x->program.n_moves; i++) {
+        const gw_move *m = &x->program.move[i];
+        if (m->step.level != 0 && m->group.size > 1) {
+            x->lane = *lane;
+            const gw_comm *comm = gw_exchange_comm(x, m->step.level);
+            if (comm == NULL || comm->ranks != m->group.size || comm->rank != m->group.member) {
+                return gw_fail(why, GW_ERR_ARG, "the lane has not the groups of this route");
+            }
+        }
+        if (x->slot[i] != NO_SLOT) {
+            const gw_status status = gw_feedback_begin(x->config.store, x->slot[i], &x->residual[i],
+                                                       &x->residual_after[i], why);
+            if (status != GW_OK) {
+                close_slots(x);
+                return status;
+            }
+        }
+    }
+    x->lane = *lane;
+    x->values = values;
+    x->stream = *stream;
+    x->base = values;
+    x->base_first = x->program.whole.first;
+    x->move = x->phase = x->round = 0;
+    x->request = NULL;
+    x->stats = (gw_exchange_stats){0};
+    x->running = 1;
+    return GW_OK;
+}
+
+/* ---- additive routes: the payload's numbers take the tensor's place ---- */
+
+static gw_rounds rounds_of(gw_exchange *x, gw_exec *exec, gw_tensor *in)
+{
+    *exec = x->config.exec;
+    exec->workspace = x->rounds_workspace;
+    *in = (gw_tensor){x->values, (size_t)x->config.elements, GW_F32};
+    return (gw_rounds){.params = &x->config.params,
+                       .exec = exec,
+                       .stream = &x->stream,
+                       .in = in,
+                       .residual = x->residual[0],
+                       .residual_after = x->residual_after[0],
+                       .state = x->state,
+                       .state_after = x->state_after};
+}
+
+/* The buffer of the next round, and the route for so many numbers. */
+static gw_status make_round(gw_exchange *x, gw_why *why)
+{
+    gw_exec exec;
+    gw_tensor in;
+    gw_report report = {0};
+    size_t n = 0;
+    const gw_rounds rounds = rounds_of(x, &exec, &in);
+    gw_status status = gw_rounds_elements(&x->config.params, in.count, x->round, &n);
+    if (status == GW_OK && n != 0) {
+        status = gw_rounds_make(&rounds, x->round, x->numbers, &report);
+    }
+    if (status != GW_OK) {
+        return gw_fail(why, status, "round %u: %s", x->round, gw_status_string(status));
+    }
+    x->stats.report = x->round == 0 ? report : x->stats.report;
+    x->stats.payload_bytes += 4 * n;
+    return compile(x, n, why);
+}
+
+static gw_status encode_additive(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    x->base_first = 0;
+    if (has_rounds(x)) {
+        x->base = x->numbers;
+        return make_round(x, why);
+    }
+    size_t written = 0, shared = 0;
+    gw_exec exec = x->config.exec;
+    exec.workspace = x->codec_workspace;
+    const gw_tensor in = {x->values, (size_t)x->config.elements, GW_F32};
+    const gw_stream stream = gw_program_stream(&x->program, m, 0, x->stream);
+    gw_status status = gw_payload_bound(&x->config.params, 0, &shared);
+    if (status == GW_OK) {
+        status = gw_encode_feedback(&x->config.params, &exec, &stream, &in, x->residual[0],
+                                    x->residual_after[0], x->numbers, x->numbers_bytes, &written,
+                                    &x->stats.report);
+    }
+    x->base = x->numbers + shared / sizeof *x->numbers;
+    x->stats.payload_bytes = written;
+    return status == GW_OK ? GW_OK
+                           : gw_fail(why, status, "cannot encode: %s", gw_status_string(status));
+}
+
+/* *again: another round follows. */
+static gw_status decode_additive(gw_exchange *x, int *again, gw_why *why)
+{
+    gw_tensor out = {x->values, (size_t)x->config.elements, GW_F32};
+    gw_exec exec = x->config.exec;
+    if (!has_rounds(x)) {
+        exec.workspace = x->codec_workspace;
+        return gw_decode(&x->config.params, &exec, x->numbers, x->numbers_bytes, GW_SET, &out, why);
+    }
+    gw_tensor in;
+    size_t n = 0;
+    const gw_rounds rounds = rounds_of(x, &exec, &in);
+    gw_status status = in.count != 0 ? gw_rounds_take(&rounds, x->round, x->numbers) : GW_OK;
+    if (status == GW_OK) {
+        status = gw_rounds_elements(&x->config.params, in.count, x->round + 1, &n);
+    }
+    if (status == GW_OK && n != 0) {
+        x->round++;
+        *again = 1;
+        return make_round(x, why);
+    }
+    if (status == GW_OK) {
+        status = gw_rounds_decode(&rounds, x->numbers, GW_SET, &out);
+    }
+    return status == GW_OK
+               ? GW_OK
+               : gw_fail(why, status, "round %u: %s", x->round, gw_status_string(status));
+}
+
+/* ---- the walk ---- */
+
+static gw_status collective(gw_exchange *x, const gw_move *m, int *arrived, gw_why *why)
+{
+    const int numbers = m->before.kind == GW_OPERAND_DENSE ||
+                        m->before.kind == GW_OPERAND_NUMBERS ||
+                        (m->before.kind == GW_OPERAND_NONE && m->after.kind != GW_OPERAND_BUNDLE);
+    if (m->group.size == 1) {
+        *arrived = 1;
+        return GW_OK;
+    }
+    return numbers ? gw_dense_collective(x, m, arrived, why)
+                   : gw_bundle_collective(x, m, arrived, why);
+}
+
+/* One move, or one phase of it. */
+static gw_status go_on(gw_exchange *x, gw_why *why)
+{
+    const gw_move *m = &x->program.move[x->move];
+    const double begin = now();
+    gw_status status = GW_OK;
+    int arrived = 1, again = 0;
+    if (m->step.op == GW_OP_ENCODE) {
+        status = additive(x) ? encode_additive(x, m, why) : gw_bundle_encode(x, m, why);
+        x->stats.encode_seconds += now() - begin;
+    } else if (m->step.op == GW_OP_DECODE) {
+        status = additive(x) ? decode_additive(x, &again, why) : gw_bundle_decode(x, m, why);
+        x->stats.decode_seconds += now() - begin;
+    } else {
+        arrived = 0;
+        status = collective(x, m, &arrived, why);
+        x->stats.decode_seconds += now() - begin;
+    }
+    if (status == GW_OK && arrived) {
+        x->move = again ? 1 : x->move + 1;
+        x->phase = 0;
+    }
+    return status;
+}
+
+gw_status gw_exchange_progress(gw_exchange *x, int *done, int *moved, gw_why *why)
+{
+    *done = *moved = 0;
+    if (!x->running) {
+        return gw_fail(why, GW_ERR_STATE, "the exchange has not begun");
+    }
+    if (x->request != NULL) {
+        int arrived = 0;
+        const gw_status status = x->comm->table->test(x->comm, x->request, &arrived, why);
+        if (status != GW_OK || !arrived) {
+            x->request = status != GW_OK ? NULL : x->request;
+            return status;
+        }
+        x->request = NULL;
+        x->phase++;
+        *moved = 1;
+    }
+    while (x->move < x->program.n_moves && !x->program.move[x->move].runs) {
+        x->move++;
+    }
+    if (x->move < x->program.n_moves) {
+        *moved = 1;
+        return go_on(x, why);
+    }
+    *done = 1;
+    return GW_OK;
+}
+
+void gw_exchange_where(const gw_exchange *x, char *text, size_t size)
+{
+    char route[GW_ROUTE_TEXT];
+    const char *step = route;
+    const char dot[] = " \xC2\xB7 ";
+    const uint32_t at = x->move < x->program.n_moves ? x->move : x->program.n_moves - 1;
+    if (gw_route_print(&x->program.route, route, sizeof route) != GW_OK) {
+        route[0] = '\0';
+    }
+    for (uint32_t i = 0; i < at && step != NULL; i++) {
+        step = strstr(step, dot);
+        step = step != NULL ? step + strlen(dot) : NULL;
+    }
+    step = step != NULL ? step : "";
+    const char *end = strstr(step, dot);
+    (void)snprintf(text, size, "%.*s, step %u of %u",
+                   (int)(end != NULL ? (size_t)(end - step) : strlen(step)), step, at + 1,
+                   x->program.n_moves);
+}
+
+/* ---- the end ---- */
+
+gw_status gw_exchange_commit(gw_exchange *x, gw_why *why)
+{
+    if (!x->running || x->move < x->program.n_moves) {
+        return gw_fail(why, GW_ERR_STATE, "the exchange is not done");
+    }
+    for (uint32_t i = 0; i < GW_ROUTE_MAX_STEPS; i++) {
+        if (x->slot[i] != NO_SLOT && x->residual[i] != NULL) {
+            const gw_status status =
+                gw_feedback_commit_checked(x->config.store, x->slot[i], NULL, why);
+            if (status != GW_OK) {
+                return status;
+            }
+        }
+        x->residual[i] = NULL;
+        x->residual_after[i] = NULL;
+    }
+    float *const state = x->state;
+    x->state = x->state_after;
+    x->state_after = state;
+    x->running = 0;
+    return GW_OK;
+}
+
+gw_status gw_exchange_rollback(gw_exchange *x, gw_why *why)
+{
+    if (!x->running) {
+        return gw_fail(why, GW_ERR_STATE, "the exchange has not begun");
+    }
+    close_slots(x);
+    x->running = 0;
+    return GW_OK;
+}

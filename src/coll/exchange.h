@@ -1,0 +1,81 @@
+/* An exchange, seen from inside: exchange.c walks the moves, bundle.c ships payloads, dense.c ships and
+ * sums numbers. */
+#ifndef GW_COLL_EXCHANGE_H
+#define GW_COLL_EXCHANGE_H
+
+#include "base/convert.h"
+#include "base/why.h"
+
+#include <gradwire/coll.h>
+#include <gradwire/rounds.h>
+
+/* Behind every payload on its way: its hash. */
+enum { GW_SEAL_BYTES = 8 };
+
+/* Payloads in a buffer. Entry piece · payloads + i is payload i of a piece; sizes include the seal and are
+ * 0 for an empty piece. */
+typedef struct gw_bundle {
+    uint8_t *bytes;
+    size_t *at, *size;
+    uint32_t pieces, payloads;
+    int packed; /* entries lie one behind the other, in order */
+} gw_bundle;
+
+/* Sizes and places of a collective's messages, one of each a member. */
+typedef struct gw_messages {
+    size_t *send_size, *send_at, *size, *at;
+} gw_messages;
+
+struct gw_exchange {
+    gw_exchange_config config;
+    gw_program program;
+    const gw_convert *convert;
+    size_t bundle_bytes, bundle_entries, codec_bytes, numbers_bytes, rounds_bytes;
+    uint32_t most_members;
+    int fixed_size;
+    uint64_t slot[GW_ROUTE_MAX_STEPS]; /* of the store, by move; UINT64_MAX: none */
+    float *state, *state_after;        /* of a codec with rounds */
+
+    /* the run */
+    gw_lane lane;
+    gw_stream stream;
+    float *values;
+    uint32_t move, phase, round;
+    int running;
+    gw_request request;
+    gw_comm *comm;          /* of `request` */
+    gw_bundle bundle, next; /* what the rank holds, and where a collective leaves it */
+    uint64_t *lengths;      /* twice bundle_entries: own, and received */
+    gw_messages messages;
+    float *base; /* of dense operands: the tensor, or an additive payload's numbers */
+    uint64_t base_first;
+    float *numbers; /* additive routes */
+    gw_workspace codec_workspace, rounds_workspace;
+    const float *residual[GW_ROUTE_MAX_STEPS];
+    float *residual_after[GW_ROUTE_MAX_STEPS];
+    gw_exchange_stats stats;
+};
+
+/* The group's comm; NULL if the lane has none. */
+static inline gw_comm *gw_exchange_comm(const gw_exchange *x, uint8_t level)
+{
+    return level == GW_LEVEL_FLAT    ? x->lane.flat
+           : level == GW_LEVEL_INTRA ? x->lane.intra
+                                     : x->lane.inter;
+}
+
+/* Bytes sent to member `member` of the move's group are counted. */
+void gw_exchange_count_sent(gw_exchange *x, const gw_move *m, uint32_t member, size_t bytes);
+
+/* Collectives, phase by phase: each either posts x->request, or sets *done. Called again when that request
+ * is done, with x->phase one higher. */
+gw_status gw_dense_collective(gw_exchange *x, const gw_move *m, int *done, gw_why *why);
+gw_status gw_bundle_collective(gw_exchange *x, const gw_move *m, int *done, gw_why *why);
+
+/* encode and decode of a compressed route */
+gw_status gw_bundle_encode(gw_exchange *x, const gw_move *m, gw_why *why);
+gw_status gw_bundle_decode(gw_exchange *x, const gw_move *m, gw_why *why);
+/* Most bytes of an entry of the bundle's piece `index`, seal included; 0 for an empty piece. */
+size_t gw_bundle_entry_bytes(const gw_exchange *x, const gw_operand *operand, uint32_t index);
+
+#endif

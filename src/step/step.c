@@ -1,0 +1,325 @@
+/* Layers, plans and gradients: what the caller brings. */
+#define _POSIX_C_SOURCE 200809L
+#include "step/step.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+enum { DEFAULT_LANES = 4, DEFAULT_PIECE = 1 << 20, DEFAULT_TIMEOUT = 300 };
+
+double gw_step_now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+static gw_status check_config(const gw_step_config *c, gw_why *why)
+{
+    if (c == NULL || c->comm == NULL || c->comm->table == NULL || c->comm->ranks == 0) {
+        return gw_fail(why, GW_ERR_ARG, "a step needs a comm");
+    }
+    if (c->lanes > GW_STEP_MAX_LANES || c->threads > GW_POOL_MAX_THREADS ||
+        !(c->timeout >= 0 && c->timeout < 1e6)) {
+        return gw_fail(why, GW_ERR_RANGE, "lanes %u, threads %u or timeout %g out of range",
+                       c->lanes, c->threads, c->timeout);
+    }
+    return GW_OK;
+}
+
+/* A group of its own for every lane and level, so that exchanges on different lanes never wait for one
+ * another's order. */
+static gw_status open_lanes(gw_step *s, gw_why *why)
+{
+    gw_comm *world = s->config.comm;
+    const uint32_t k = s->config.ranks_per_node;
+    const int nodes = k != 0 && world->ranks % k == 0;
+    gw_status status = GW_OK;
+    for (; s->n_lanes < s->config.lanes && status == GW_OK; s->n_lanes++) {
+        gw_lane *lane = &s->lanes[s->n_lanes].groups;
+        status = world->table->split(world, 0, world->rank, &lane->flat, why);
+        if (status == GW_OK && nodes) {
+            status = world->table->split(world, world->rank / k, world->rank, &lane->intra, why);
+        }
+        if (status == GW_OK && nodes) {
+            status = world->table->split(world, world->rank % k, world->rank, &lane->inter, why);
+        }
+    }
+    return status;
+}
+
+gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *why)
+{
+    gw_status status = check_config(config, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    gw_step *s = calloc(1, sizeof *s);
+    if (s == NULL) {
+        return gw_fail(why, GW_ERR_MEMORY, "no memory for a step");
+    }
+    s->config = *config;
+    s->config.lanes = config->lanes != 0 ? config->lanes : DEFAULT_LANES;
+    s->config.piece = config->piece != 0 ? config->piece : DEFAULT_PIECE;
+    s->config.timeout = config->timeout != 0 ? config->timeout : DEFAULT_TIMEOUT;
+    s->convert = gw_convert_for(config->isa != GW_ISA_AUTO ? config->isa : gw_isa_best());
+    (void)pthread_mutex_init(&s->lock, NULL);
+    pthread_condattr_t monotonic;
+    (void)pthread_condattr_init(&monotonic);
+    (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
+    (void)pthread_cond_init(&s->changed, &monotonic);
+    (void)pthread_condattr_destroy(&monotonic);
+    status = s->convert == NULL ? gw_fail(why, GW_ERR_UNSUPPORTED, "no such variant here") : GW_OK;
+    if (status == GW_OK) {
+        status = gw_feedback_create(GW_FEEDBACK_BESIDE, config->comm->rank, config->comm->ranks,
+                                    &s->store, why);
+    }
+    if (status == GW_OK && config->threads > 1) {
+        status = gw_pool_create(config->threads, &s->pool);
+    }
+    if (status == GW_OK) {
+        status = open_lanes(s, why);
+    }
+    if (status == GW_OK && config->own_thread) {
+        s->has_thread = pthread_create(&s->thread, NULL, gw_step_thread, s) == 0;
+        status = s->has_thread ? GW_OK : gw_fail(why, GW_ERR_SYSTEM, "cannot start a thread");
+    }
+    if (status != GW_OK) {
+        gw_step_destroy(s);
+        return status;
+    }
+    *out = s;
+    return GW_OK;
+}
+
+static void close_group(gw_comm *comm)
+{
+    if (comm != NULL) {
+        comm->table->close(comm);
+    }
+}
+
+void gw_step_destroy(gw_step *s)
+{
+    if (s == NULL) {
+        return;
+    }
+    if (s->has_thread) {
+        (void)pthread_mutex_lock(&s->lock);
+        s->stop = 1;
+        (void)pthread_cond_broadcast(&s->changed);
+        (void)pthread_mutex_unlock(&s->lock);
+        (void)pthread_join(s->thread, NULL);
+    }
+    gw_step_unprepare(s);
+    for (uint32_t i = 0; i < s->config.lanes; i++) {
+        close_group(s->lanes[i].groups.inter);
+        close_group(s->lanes[i].groups.intra);
+        close_group(s->lanes[i].groups.flat);
+    }
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        free(s->layers[i].name);
+    }
+    free(s->layers);
+    gw_feedback_destroy(s->store);
+    gw_pool_destroy(s->pool);
+    (void)pthread_cond_destroy(&s->changed);
+    (void)pthread_mutex_destroy(&s->lock);
+    free(s);
+}
+
+/* ---- layers ---- */
+
+static gw_status make_room(gw_step *s, gw_why *why)
+{
+    if (s->n_layers < s->room) {
+        return GW_OK;
+    }
+    const uint32_t room = s->room != 0 ? 2 * s->room : 64;
+    gw_layer *layers = realloc(s->layers, room * sizeof *layers);
+    if (layers == NULL || s->n_layers >= GW_STEP_MAX_LAYERS) {
+        return gw_fail(why, GW_ERR_MEMORY, "no room for layer %u", s->n_layers);
+    }
+    s->layers = layers;
+    s->room = room;
+    return GW_OK;
+}
+
+gw_status gw_step_add(gw_step *s, const char *name, const uint64_t *dims, size_t n_dims,
+                      gw_dtype dtype, uint32_t *layer, gw_why *why)
+{
+    gw_layer l = {.n_dims = n_dims, .dtype = dtype, .elements = 1, .fusion = UINT32_MAX};
+    if (name == NULL || (dims == NULL && n_dims != 0) || n_dims > 8 || gw_dtype_size(dtype) == 0) {
+        return gw_fail(why, GW_ERR_ARG, "a layer needs a name, up to 8 dims and a known dtype");
+    }
+    for (size_t i = 0; i < n_dims; i++) {
+        if (dims[i] != 0 && l.elements > ((uint64_t)1 << 48) / dims[i]) {
+            return gw_fail(why, GW_ERR_RANGE, "layer '%.100s' is too large", name);
+        }
+        l.dims[i] = dims[i];
+        l.elements *= dims[i];
+    }
+    gw_status status = make_room(s, why);
+    if (status == GW_OK) {
+        status = gw_feedback_add_tensor(s->store, name, l.elements, &l.store_tensor, why);
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    l.name = malloc(strlen(name) + 1);
+    if (l.name == NULL) {
+        return gw_fail(why, GW_ERR_MEMORY, "no memory for layer '%.100s'", name);
+    }
+    memcpy(l.name, name, strlen(name) + 1);
+    (void)gw_route_parse(&l.route, "dense", NULL);
+    l.stats.rel_error = (double)NAN;
+    s->agreed = 0;
+    *layer = s->n_layers;
+    s->layers[s->n_layers++] = l;
+    return GW_OK;
+}
+
+gw_status gw_step_plan(gw_step *s, uint32_t layer, const gw_params *params, const gw_route *route,
+                       gw_why *why)
+{
+    if (layer >= s->n_layers || route == NULL) {
+        return gw_fail(why, GW_ERR_ARG, "no layer %u, or no route", layer);
+    }
+    gw_layer *l = &s->layers[layer];
+    gw_params fitted = {0};
+    if (gw_route_check(route, NULL) == GW_OK && gw_route_encodes(route) != 0 && params != NULL) {
+        fitted = *params;
+        (void)gw_params_fit_shape(&fitted, l->dims, l->n_dims);
+    }
+    gw_why reason = {""};
+    const gw_status status = gw_route_fits(route, fitted.codec != NULL ? &fitted : NULL, &reason);
+    if (status != GW_OK) {
+        return gw_fail(why, status, "layer '%.100s': %s", l->name, reason.text);
+    }
+    l->params = fitted;
+    l->route = *route;
+    s->agreed = 0;
+    return GW_OK;
+}
+
+/* ---- a step ---- */
+
+gw_status gw_step_post(gw_step *s, uint32_t layer, const gw_tensor *gradient, gw_why *why)
+{
+    if (!s->agreed) {
+        return gw_fail(why, GW_ERR_STATE, "the plan was changed: call gw_step_agree first");
+    }
+    if (layer >= s->n_layers || gradient == NULL) {
+        return gw_fail(why, GW_ERR_ARG, "no layer %u, or no gradient", layer);
+    }
+    gw_layer *l = &s->layers[layer];
+    if (gradient->count != l->elements || gradient->dtype != l->dtype ||
+        (gradient->data == NULL && l->elements != 0)) {
+        return gw_fail(why, GW_ERR_ARG, "layer '%.100s' has %llu elements of %s, not %zu of %s",
+                       l->name, (unsigned long long)l->elements, gw_dtype_name(l->dtype),
+                       gradient->count, gw_dtype_name(gradient->dtype));
+    }
+    (void)pthread_mutex_lock(&s->lock);
+    gw_status status = s->status;
+    if (status != GW_OK) {
+        status = gw_fail(why, status, "%s", s->why.text);
+    } else if (l->posted) {
+        status = gw_fail(why, GW_ERR_STATE, "layer '%.100s' is posted twice", l->name);
+    } else {
+        const double now = gw_step_now();
+        s->first_post = s->posted == 0 ? now : s->first_post;
+        l->gradient = *gradient;
+        l->posted = 1;
+        l->stats.posted = now - s->first_post;
+        s->posted++;
+        (void)pthread_cond_broadcast(&s->changed);
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+static gw_status all_posted(const gw_step *s, gw_why *why)
+{
+    for (uint32_t i = 0; i < s->n_layers && s->status == GW_OK; i++) {
+        if (!s->layers[i].posted) {
+            return gw_fail(why, GW_ERR_STATE,
+                           "layer '%.100s' was not posted: %u of %u were; post zeros for a layer "
+                           "without a gradient",
+                           s->layers[i].name, s->posted, s->n_layers);
+        }
+    }
+    return GW_OK;
+}
+
+/* Everything has arrived: what to tell, and ready for the next. */
+static void close_step(gw_step *s, gw_step_result *result)
+{
+    gw_step_result r = {.number = s->number, .seconds = s->last_arrival - s->first_post};
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        gw_layer *l = &s->layers[i];
+        r.first_non_finite = l->bad && r.non_finite == 0 ? i : r.first_non_finite;
+        r.non_finite += l->bad != 0;
+        l->posted = l->begun = l->bad = 0;
+        l->tasks_done = 0;
+    }
+    for (uint32_t i = 0; i < s->n_lanes; i++) {
+        s->lanes[i].task = i;
+        s->lanes[i].begun = 0;
+    }
+    s->posted = s->arrived = 0;
+    s->number++;
+    if (result != NULL) {
+        *result = r;
+    }
+}
+
+gw_status gw_step_wait(gw_step *s, gw_step_result *result, gw_why *why)
+{
+    if (!s->agreed) {
+        return gw_fail(why, GW_ERR_STATE, "no plan is agreed: call gw_step_agree first");
+    }
+    (void)pthread_mutex_lock(&s->lock);
+    gw_status status = all_posted(s, why);
+    if (status == GW_OK && !s->has_thread) {
+        (void)pthread_mutex_unlock(&s->lock);
+        (void)gw_step_run_all(s);
+        (void)pthread_mutex_lock(&s->lock);
+    }
+    while (status == GW_OK && s->status == GW_OK && s->arrived < s->n_layers) {
+        (void)pthread_cond_wait(&s->changed, &s->lock);
+    }
+    if (status == GW_OK && s->status != GW_OK) {
+        status = gw_fail(why, s->status, "%s", s->why.text);
+    }
+    if (status == GW_OK) {
+        close_step(s, result);
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+gw_status gw_step_stats(const gw_step *s, uint32_t layer, gw_layer_stats *out)
+{
+    if (layer >= s->n_layers) {
+        return GW_ERR_ARG;
+    }
+    *out = s->layers[layer].stats;
+    return GW_OK;
+}
+
+gw_feedback *gw_step_feedback(gw_step *s)
+{
+    return s->store;
+}
+
+uint64_t gw_step_number(const gw_step *s)
+{
+    return s->number;
+}
+
+void gw_step_set_number(gw_step *s, uint64_t number)
+{
+    s->number = number;
+}

@@ -1,0 +1,101 @@
+/* A step, seen from inside. step.c takes layers, plans and gradients; agree.c turns the plan into tasks;
+ * run.c runs them. */
+#ifndef GW_STEP_STEP_H
+#define GW_STEP_STEP_H
+
+#include "base/convert.h"
+#include "base/why.h"
+
+#include <gradwire/step.h>
+
+#include <pthread.h>
+
+/* Layers that go together. Members are layers first … first + count - 1 of the step's `fused` list. */
+typedef struct gw_fusion {
+    uint32_t first, count;
+    uint64_t elements;
+    float *values;
+} gw_fusion;
+
+/* One exchange: a layer, a piece of one, or a fusion. */
+typedef struct gw_task {
+    gw_exchange *exchange;
+    uint32_t layer;  /* UINT32_MAX: a fusion */
+    uint32_t fusion; /* UINT32_MAX: a layer */
+    uint64_t first, elements;
+} gw_task;
+
+typedef struct gw_layer {
+    char *name;
+    uint64_t dims[8], elements;
+    size_t n_dims;
+    gw_dtype dtype;
+    uint32_t store_tensor;
+    gw_params params;
+    gw_route route;
+    /* prepared by agree */
+    float *widened; /* fp32 of an fp16 or bf16 gradient */
+    uint32_t n_tasks;
+    uint32_t fusion;
+    /* this step */
+    gw_tensor gradient;
+    int posted, begun, bad;
+    uint32_t tasks_done;
+    gw_layer_stats stats;
+} gw_layer;
+
+/* A lane works on tasks lane, lane + lanes, …, one after the other. */
+typedef struct gw_step_lane {
+    gw_lane groups;
+    gw_workspace workspace;
+    uint32_t task; /* the next, or the one under way */
+    int begun;
+} gw_step_lane;
+
+struct gw_step {
+    gw_step_config config;
+    const gw_convert *convert;
+    gw_pool *pool;
+    gw_feedback *store;
+    gw_layer *layers;
+    uint32_t n_layers, room;
+    int agreed;
+    uint64_t number;
+
+    uint32_t *fused; /* layers of fusions */
+    gw_fusion *fusions;
+    uint32_t n_fusions;
+    gw_task *tasks;
+    uint32_t n_tasks;
+    gw_step_lane lanes[GW_STEP_MAX_LANES];
+    uint32_t n_lanes;
+    struct { /* for rel_error */
+        float *values;
+        uint8_t *payload;
+        gw_workspace workspace;
+        size_t payload_bytes;
+    } trial;
+
+    /* guarded by `lock`; the rest of a layer belongs to whoever runs it once it is posted */
+    pthread_mutex_t lock;
+    pthread_cond_t changed;
+    pthread_t thread;
+    int has_thread, stop;
+    uint32_t posted, arrived;
+    gw_status status; /* of the step; once it failed, for good */
+    gw_why why;
+    double first_post, last_arrival;
+};
+
+double gw_step_now(void);
+/* Frees what agree prepared. Residuals of exchanges are retired. */
+void gw_step_unprepare(gw_step *s);
+/* Goes on where it can; *moved if anything happened, *idle if nothing is under way. */
+gw_status gw_step_run(gw_step *s, int *moved, int *idle, gw_why *why);
+/* The thread's function, and what wait does without one. */
+void *gw_step_thread(void *step);
+gw_status gw_step_run_all(gw_step *s);
+/* Records a failure, tells the other ranks, and takes back what was under way. */
+void gw_step_fail(gw_step *s, gw_status status, const gw_why *why);
+
+#endif
