@@ -121,7 +121,8 @@ static bool reserve(frame *f)
     return f->bytes;
 }
 
-static bool encode_all(const gw_cli_tensors *tensors, const values *v, gw_exec *exec, frame *f)
+static bool encode_all(const gw_cli_tensors *tensors, const values *v, int talk, gw_exec *exec,
+                       frame *f)
 {
     size_t at = f->payloads_at;
     for (size_t i = 0; i < f->n; i++) {
@@ -144,6 +145,7 @@ static bool encode_all(const gw_cli_tensors *tensors, const values *v, gw_exec *
         segment->payload_at = at;
         segment->payload_bytes = written;
         at = gw_frame_next(at + written);
+        gw_cli_warn_non_finite(talk, tensors->items[i].name, report.non_finite, segment->count);
         f->report.non_finite += report.non_finite;
         f->report.overflowed += report.overflowed;
     }
@@ -170,11 +172,6 @@ static bool print_result(const gw_cli_args *args, const frame *f)
     double ratio = (double)f->tensor_bytes / (double)f->size;
     double bits = f->elements ? 8.0 * (double)f->size / (double)f->elements : NAN;
     const gw_report *report = &f->report;
-    if (report->non_finite > 0) {
-        gw_cli_note(args->talk, GW_CLI_NORMAL,
-                    "warning: %" PRIu64 " of the input's elements are NaN or infinite",
-                    report->non_finite);
-    }
     if (args->json) {
         json_t *json =
             json_pack("{s:o, s:o, s:o, s:o}", "elements", gw_cli_json_count(f->elements), "bytes",
@@ -210,7 +207,7 @@ static bool encode(const gw_cli_args *args, const values *v, const gw_params *pa
     bool fine = gw_cli_exec_open(v->isa, v->threads, &exec) &&
                 gw_cli_tensors_open(args->words[0], args->talk, &tensors) &&
                 describe(&tensors, params, &f) && reserve(&f) &&
-                encode_all(&tensors, v, &exec, &f) && seal(v, &f);
+                encode_all(&tensors, v, args->talk, &exec, &f) && seal(v, &f);
     if (fine) {
         const struct iovec whole = {f.bytes, f.size};
         gw_cli_note(args->talk, GW_CLI_VERBOSE, "%s: %zu segments, %" PRIu64 " bytes of tensors",

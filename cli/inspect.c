@@ -81,6 +81,7 @@ typedef struct job {
     gw_cli_tensors tensors;
     void *payload, *decoded; /* large enough for every tensor and trial */
     size_t capacity;
+    uint64_t non_finite; /* of the tensor tried last: the same for every codec */
     gw_cli_table table;
     json_t *rows;
 } job;
@@ -242,6 +243,7 @@ static bool try_one(job *j, size_t index, trial *all)
     gw_cli_damage_join(&all->damage, &one.damage);
     all->non_finite += report.non_finite;
     one.non_finite = report.non_finite;
+    j->non_finite = report.non_finite;
     if (!j->v->total) {
         add_result(j, tensor->name, &one);
     }
@@ -258,6 +260,11 @@ static bool try_all(job *j)
         }
         for (size_t i = 0; fine && i < j->n_trials; i++) {
             fine = try_one(j, t, &j->trials[i]);
+        }
+        if (fine) {
+            const gw_cli_tensor *tensor = &j->tensors.items[t];
+            (void)fputs(progress && j->non_finite > 0 ? "\r\033[K" : "", stderr);
+            gw_cli_warn_non_finite(j->args->talk, tensor->name, j->non_finite, tensor->shape.count);
         }
     }
     if (progress) {

@@ -1,8 +1,8 @@
 /* Talk of the command line; see say.h. */
 #include "say.h"
 
+#include <inttypes.h>
 #include <stdarg.h>
-#include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -113,6 +113,16 @@ void gw_cli_note(int talk, int level, const char *format, ...)
     va_start(arguments, format);
     say(format, arguments);
     va_end(arguments);
+}
+
+void gw_cli_warn_non_finite(int talk, const char *tensor, uint64_t non_finite, uint64_t elements)
+{
+    if (non_finite > 0) {
+        gw_cli_note(talk, GW_CLI_NORMAL,
+                    "warning: tensor '%.80s': %" PRIu64 " of %" PRIu64
+                    " elements are NaN or infinite",
+                    tensor, non_finite, elements);
+    }
 }
 
 void gw_cli_out_of_memory(void)

@@ -68,9 +68,10 @@ static inline void gw_lowrank_orthogonal(double *columns, uint64_t rows, uint32_
             }
         }
         const double after = sqrt(gw_lowrank_dot(v, v, rows));
-        const double unit = after > 0x1p-20 * before ? 1 / after : 0;
+        const int spanned = !(after > 0x1p-20 * before);
+        const double unit = spanned ? 0 : 1 / after;
         for (uint64_t i = 0; i < rows; i++) {
-            v[i] *= unit;
+            v[i] = spanned ? 0 : v[i] * unit; /* never −0 */
         }
     }
 }

@@ -39,8 +39,10 @@ static const char *const all_specs[] = {
     "adacomp:bin=50",
     "adacomp:bin=500,factor=1.5",
     "adacomp:bin=63,cap=400",
+#ifndef GW_TESTS_NO_BLAS
     "lowrank:rank=1",
     "lowrank:rank=3,cols=100",
+#endif
 };
 enum { ALL_SPECS = sizeof all_specs / sizeof all_specs[0] };
 

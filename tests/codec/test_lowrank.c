@@ -305,13 +305,16 @@ static void small_tensors_go_as_they_are(void **state)
     (void)state;
     const gw_params p = params_of("lowrank:rank=4,cols=8");
     float x[64], y[64];
-    uint8_t payload[8 + 4 * 64];
+    uint8_t payload[8 + 4 * 64], workspace[256];
+    gw_exec exec = {.workspace = {workspace, 0}};
     const gw_stream stream = {.seed = 1};
     gw_tensor in = {x, 64, GW_F32}, out = {y, 64, GW_F32};
     size_t written = 0, n = 0;
     gen g = {4};
     gen_fill(&g, GEN_BITS, GW_F32, x, 64);
-    assert_int_equal(gw_encode(&p, NULL, &stream, &in, payload, sizeof payload, &written, NULL),
+    assert_int_equal(gw_codec_workspace(&p, GW_F32, 64, 0, 1, &exec.workspace.size), GW_OK);
+    assert_true(exec.workspace.size <= sizeof workspace); /* a red zone at most */
+    assert_int_equal(gw_encode(&p, &exec, &stream, &in, payload, sizeof payload, &written, NULL),
                      GW_OK);
     assert_int_equal(written, sizeof payload);
     assert_int_equal(gw_decode(&p, NULL, payload, written, GW_SET, &out, NULL), GW_OK);

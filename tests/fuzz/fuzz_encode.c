@@ -4,15 +4,18 @@
  *     one a parameter | elements
  *
  * Every instruction set must write the same payload, of the length announced, with the same report;
- * the payload must decode, to the same bits everywhere; pieces must concatenate to the whole. */
+ * the payload must decode, to the same bits everywhere; pieces must concatenate to the whole. A codec with
+ * rounds goes through them too, with the sums, the state and the residual that the input says. */
 #include "fuzz.h"
 
 enum {
-    TILED = 1,     /* `count` elements, the input's over and over; else those that are there */
-    SHIFTED = 2,   /* the input is aligned to its elements, and no further */
-    NO_STREAM = 4, /* for deterministic settings only */
-    OFF_GRAIN = 8, /* a first index that is refused */
-    UNALIGNED = 16 /* payloads and workspaces have no alignment */
+    TILED = 1,       /* `count` elements, the input's over and over; else those that are there */
+    SHIFTED = 2,     /* the input is aligned to its elements, and no further */
+    NO_STREAM = 4,   /* for deterministic settings only */
+    OFF_GRAIN = 8,   /* a first index that is refused */
+    UNALIGNED = 16,  /* payloads and workspaces have no alignment */
+    OTHER_SUMS = 32, /* rounds: sums of the input's bytes instead of this rank's own */
+    FEEDBACK = 64    /* rounds: with a residual, of the input's bytes */
 };
 enum { COUNT_MAX = 9000 }; /* more than two blocks of 4096, and than a scratch of 8192 */
 
@@ -65,6 +68,20 @@ static void require_same(const coded *a, const uint8_t *payload, size_t bytes)
     REQUIRE(a->bytes == bytes && (bytes == 0 || memcmp(a->buffer.data, payload, bytes) == 0));
 }
 
+/* |element|, of a finite one. */
+static double magnitude(const uint8_t *data, gw_dtype dtype, size_t i)
+{
+    const uint32_t bits = fuzz_element(data, dtype, i);
+    if (dtype == GW_F16) {
+        const int exponent = (int)(bits >> 10 & 31);
+        return ldexp((bits & 1023) + (exponent ? 1024 : 0), (exponent ? exponent : 1) - 25);
+    }
+    const uint32_t wide = (dtype == GW_F32 ? bits : bits << 16) & 0x7FFFFFFFu;
+    float value;
+    memcpy(&value, &wide, sizeof value);
+    return (double)value;
+}
+
 static void require_report(const call *c, const gw_report *report)
 {
     uint64_t non_finite = 0;
@@ -75,18 +92,33 @@ static void require_report(const call *c, const gw_report *report)
     REQUIRE(report->overflowed <= c->count - non_finite);
 }
 
+/* Whether the norm of the elements may be beyond their type: what is projected stays within the norm only
+ * (docs/numerics.md, section 10). */
+static int norm_overflows(const call *c)
+{
+    const double largest = c->dtype == GW_F16 ? 65504 : 0x1.FEp127;
+    double most = 0;
+    for (size_t i = 0; i < c->count; i++) {
+        const double a = magnitude(c->elements.data, c->dtype, i);
+        most = a > most ? a : most;
+    }
+    return most * sqrt((double)c->count) >= largest / 2;
+}
+
 /* docs/numerics.md, section 6: a non-finite number is never erased; and only it, or an overflow,
  * brings one about. A codec that selects (it has no grain) may show it elsewhere. */
 static void require_values(const call *c, const gw_report *report, const uint8_t *out)
 {
     const int selects = gw_codec_grain(&c->params) == 0;
+    const int projects = (gw_params_flags(&c->params) & GW_CODEC_ROUNDS) != 0;
     uint64_t non_finite = 0;
     for (size_t i = 0; i < c->count; i++) {
         const int finite = fuzz_is_finite(out, c->dtype, i);
         REQUIRE(selects || fuzz_is_finite(c->elements.data, c->dtype, i) || !finite);
         non_finite += !finite;
     }
-    REQUIRE(non_finite == 0 || report->non_finite != 0 || report->overflowed != 0);
+    REQUIRE(non_finite == 0 || report->non_finite != 0 || report->overflowed != 0 ||
+            (projects && norm_overflows(c)));
     REQUIRE(non_finite != 0 || report->non_finite == 0);
 }
 
@@ -182,6 +214,98 @@ static void run(const call *c)
     fuzz_release(&first.buffer);
 }
 
+/* ---- rounds ---- */
+
+/* Floats of the input's own bits, from byte `skip` on, over and over. */
+static fuzz_buffer floats_of(const call *c, size_t n, size_t skip)
+{
+    fuzz_buffer out = fuzz_acquire(n * sizeof(float), 0);
+    for (size_t i = 0; i < out.size; i++) {
+        out.data[i] = c->elements.size != 0 ? c->elements.data[(i + skip) % c->elements.size] : 0;
+    }
+    return out;
+}
+
+/* One exchange; what is left of it, the caller's. */
+typedef struct exchange {
+    fuzz_buffer out, after, state_after;
+} exchange;
+
+static void run_round(const call *c, const gw_rounds *x, unsigned round, size_t n, exchange *e)
+{
+    fuzz_buffer own = fuzz_acquire(n * sizeof(float), 0), other = floats_of(c, n, round + 1);
+    float *sum = (float *)(void *)(c->mode & OTHER_SUMS ? other.data : own.data);
+    gw_tensor out = {e->out.data, c->count, c->dtype};
+    size_t next = 0;
+    REQUIRE(gw_rounds_make(x, round, (float *)(void *)own.data, NULL) == GW_OK);
+    REQUIRE(gw_rounds_take(x, round, sum) == GW_OK);
+    REQUIRE(gw_rounds_elements(&c->params, c->count, round + 1, &next) == GW_OK);
+    if (next == 0) {
+        REQUIRE(gw_rounds_decode(x, sum, GW_SET, &out) == GW_OK);
+        REQUIRE(gw_rounds_decode(x, sum, GW_ADD, &out) == GW_OK);
+    }
+    fuzz_release(&own);
+    fuzz_release(&other);
+}
+
+static exchange run_rounds(const call *c, gw_isa isa)
+{
+    size_t bytes = 0, floats = 0, n = 0;
+    REQUIRE(gw_rounds_workspace(&c->params, c->count, &bytes) == GW_OK);
+    REQUIRE(gw_rounds_state(&c->params, c->count, &floats) == GW_OK);
+    fuzz_buffer workspace = fuzz_acquire(bytes, c->mode & UNALIGNED ? 1 : 0);
+    fuzz_buffer state = floats_of(c, floats, 2), residual = floats_of(c, c->count, 3);
+    exchange e = {.out = fuzz_acquire(c->elements.size, 0),
+                  .after = fuzz_acquire(c->count * sizeof(float), 0),
+                  .state_after = fuzz_acquire(floats * sizeof(float), 0)};
+    const gw_exec exec = {.isa = isa, .workspace = {workspace.data, bytes}};
+    const gw_tensor in = {c->elements.data, c->count, c->dtype};
+    gw_rounds x = {.params = &c->params,
+                   .exec = &exec,
+                   .stream = &c->stream,
+                   .in = &in,
+                   .state = (const float *)(const void *)state.data,
+                   .state_after = (float *)(void *)e.state_after.data};
+    if (c->mode & FEEDBACK) {
+        x.residual = (const float *)(const void *)residual.data;
+        x.residual_after = (float *)(void *)e.after.data;
+    }
+    for (unsigned round = 0; gw_rounds_elements(&c->params, c->count, round, &n) == GW_OK && n != 0;
+         round++) {
+        run_round(c, &x, round, n, &e);
+    }
+    fuzz_release(&residual);
+    fuzz_release(&state);
+    fuzz_release(&workspace);
+    return e;
+}
+
+/* On every instruction set the same. */
+static void require_rounds(const call *c)
+{
+    exchange first = {0};
+    for (int isa = GW_ISA_SCALAR; isa < GW_ISA_COUNT; isa++) {
+        if (!fuzz_isa_runs(&c->params, isa)) {
+            continue;
+        }
+        exchange e = run_rounds(c, (gw_isa)isa);
+        if (first.out.base == NULL) {
+            first = e;
+            continue;
+        }
+        fuzz_require_same(first.out.data, e.out.data, c->dtype, c->count);
+        fuzz_require_same(first.after.data, e.after.data, GW_F32, c->count);
+        fuzz_require_same(first.state_after.data, e.state_after.data, GW_F32,
+                          e.state_after.size / sizeof(float));
+        fuzz_release(&e.out);
+        fuzz_release(&e.after);
+        fuzz_release(&e.state_after);
+    }
+    fuzz_release(&first.out);
+    fuzz_release(&first.after);
+    fuzz_release(&first.state_after);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     fuzz_input in = {data, size};
@@ -214,6 +338,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         }
         REQUIRE(gw_payload_bound(&c.params, c.count, &c.bound) == GW_OK);
         run(&c);
+        if (gw_params_flags(&c.params) & GW_CODEC_ROUNDS) {
+            require_rounds(&c);
+        }
     } else { /* the settings are refused, so encoding with them is */
         const gw_tensor in_tensor = {c.elements.data, c.count, c.dtype};
         uint8_t nothing;

@@ -13,7 +13,7 @@ static const char *const specs[] = {
     "natural:bits=8", "natural:bits=9", "ndither:bits=2,bucket=64",
     "ndither:bits=3", "ndither:bits=4", "ndither:bits=8,bucket=128",
     "dither:bits=2",  "dither:bits=4",  "dither:bits=5,bucket=64,rounding=nearest",
-    "dither:bits=8",
+    "dither:bits=8",  "lowrank:rank=1", "lowrank:rank=4,cols=31",
 };
 enum { N_SPECS = sizeof specs / sizeof specs[0] };
 static const gw_dtype dtypes[] = {GW_F32, GW_F16, GW_BF16};
@@ -105,7 +105,10 @@ static size_t encode(const gw_params *params, gw_dtype dtype, size_t n, uint8_t 
 /* The byte that makes fuzz_take_params choose this value. */
 static uint8_t choice_of(const gw_param_info *info, double value)
 {
-    return (uint8_t)(info->max - info->min + 1 <= 64 ? value - info->min : log2(value / info->min));
+    if (info->max - info->min + 1 <= 64) {
+        return (uint8_t)(value - info->min);
+    }
+    return (uint8_t)(info->min > 0 ? log2(value / info->min) : log2(value + 1));
 }
 
 static size_t codec_index(const gw_codec *codec)
@@ -250,6 +253,10 @@ static void calls(void)
                         ((uint64_t)1 << 33) - 8192, specs[i]);
         }
         encode_seed(&params, GW_F32, 4, 9, 0, specs[i]);
+        for (unsigned mode = 32; mode < 128 && gw_params_flags(&params) & GW_CODEC_ROUNDS;
+             mode += 32) {
+            encode_seed(&params, dtypes[mode / 32 - 1], mode + 1, 700, 0, specs[i]); /* rounds */
+        }
     }
     gw_params params;
     REQUIRE(gw_params_parse(&params, "cast", NULL) == GW_OK);

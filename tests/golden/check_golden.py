@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """Golden frames, both ways, by the C library and by the Python oracle: check_golden.py GRADWIRE"""
 
+import json
 import math
 import os
 import pathlib
@@ -63,6 +64,32 @@ def by_oracle(segment, frame, bits):
                                   norm=p["norm"])
 
 
+def encodes(segment, frame, bits):
+    """Why the oracle does not encode this segment so, or None. The products of lowrank are the BLAS library's, whose
+    order of additions is its own: held to a tolerance, not to bytes."""
+    if segment.codec_name == "lowrank":
+        return gwframe.lowrank.difference(segment, frame, bits)
+    return None if by_oracle(segment, frame, bits) == segment.payload else "other bytes"
+
+
+def check_again(gradwire, spec, frame_path, folder, source):
+    """What the library encodes today."""
+    again = folder / "again.gw"
+    for isa in ("auto", "scalar"):
+        subprocess.run([gradwire, "encode", "-q", "-c", spec, HERE / "input.safetensors", "-o", again, "--isa", isa,
+                        *make_golden.OPTIONS], check=True, stdout=subprocess.DEVNULL)
+        now, before = again.read_bytes(), frame_path.read_bytes()
+        if not spec.startswith("lowrank"):
+            assert now == before, f"{frame_path.name}: {isa} encodes other bytes"
+            continue
+        now, before = gwframe.read_frame(now), gwframe.read_frame(before)
+        assert len(now.segments) == len(before.segments)
+        for a, b, (name, dtype, _, raw) in zip(now.segments, before.segments, source):
+            assert (a.name, a.dims, a.spec, len(a.payload)) == (b.name, b.dims, b.spec, len(b.payload)), (name, isa)
+            wrong = encodes(a, now, patterns(dtype, raw))
+            assert wrong is None, f"{frame_path.name}: {isa} encodes {name} differently: {wrong}"
+
+
 def check(gradwire, frame_path, folder):
     spec = next((s for s in make_golden.SPECS if make_golden.file_of(s) == frame_path.name), None)
     stored = make.safetensors_data(frame_path.with_suffix(".safetensors"))
@@ -75,14 +102,10 @@ def check(gradwire, frame_path, folder):
     assert len(frame.segments) == len(source)
     for segment, (name, dtype, _, want), (_, _, _, raw) in zip(frame.segments, stored, source):
         assert same(gwframe.decode(segment), floats(dtype, want)), f"{frame_path.name}: oracle decodes {name} differently"
-        payload = by_oracle(segment, frame, patterns(dtype, raw))
-        assert payload == segment.payload, f"{frame_path.name}: oracle encodes {name} differently"
+        wrong = encodes(segment, frame, patterns(dtype, raw))
+        assert wrong is None, f"{frame_path.name}: oracle encodes {name} differently: {wrong}"
     if spec is not None:
-        again = folder / "again.gw"
-        for isa in ("auto", "scalar"):
-            subprocess.run([gradwire, "encode", "-q", "-c", spec, HERE / "input.safetensors", "-o", again, "--isa", isa,
-                            *make_golden.OPTIONS], check=True, stdout=subprocess.DEVNULL)
-            assert again.read_bytes() == frame_path.read_bytes(), f"{frame_path.name}: {isa} encodes other bytes"
+        check_again(gradwire, spec, frame_path, folder, source)
 
 
 def main():
@@ -90,6 +113,12 @@ def main():
     frames = sorted(HERE.glob("*.gw"))
     missing = [s for s in make_golden.SPECS if not (HERE / make_golden.file_of(s)).exists()]
     assert frames and not missing, f"no golden frame of {missing}"
+    listed = subprocess.run([gradwire, "codec", "list", "--json"], check=True, capture_output=True).stdout
+    known = {codec["name"] for codec in json.loads(listed)}
+    left_out = [f.name for f in frames if f.name.split("-")[1].removesuffix(".gw") not in known]
+    if left_out:
+        print("left out, this build has not their codecs:", *left_out)
+    frames = [f for f in frames if f.name not in left_out]
     with tempfile.TemporaryDirectory() as folder:
         for frame in frames:
             check(gradwire, frame, pathlib.Path(folder))

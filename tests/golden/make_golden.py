@@ -15,7 +15,8 @@ SPECS = ["cast:to=f32", "cast:to=f16", "cast:to=bf16", "natural:bits=8", "natura
          "dither:bits=3,bucket=64", "dither:bits=4", "dither:bits=8,bucket=1024",
          "dither:bits=5,rounding=nearest", "dither:bits=4,norm=l2", "ndither:bits=3,norm=l2,bucket=64", "sign", "sign:bucket=64",
          "topk:density=0.05", "topk:density=0.1,values=natural", "randk:density=0.05", "randk:density=0.1,values=natural",
-         "adacomp:bin=50", "adacomp:bin=500", "adacomp:bin=63,cap=300"]
+         "adacomp:bin=50", "adacomp:bin=500", "adacomp:bin=63,cap=300",
+         "lowrank:rank=2", "lowrank:rank=3,cols=20"]
 OPTIONS = ["--seed", "1", "--step", "2", "--rank", "3"]
 
 

@@ -1,0 +1,1 @@
+"""The second implementation, in parts; gwframe.py is its front."""
