@@ -11,5 +11,6 @@
 #include "gradwire/frame.h"    /* payload <-> frame */
 #include "gradwire/rounds.h"   /* codecs whose exchange is rounds of sums */
 #include "gradwire/route.h"    /* how a tensor goes from mine to the sum over all ranks */
+#include "gradwire/step.h"     /* a training step: post and wait */
 
 #endif

@@ -23,11 +23,11 @@ typedef struct gw_step_config {
     uint32_t ranks_per_node; /* 0: not known, flat routes only */
     uint64_t seed;           /* of the random numbers */
     uint32_t lanes;          /* exchanges under way at once; 0: 4 */
-    uint64_t piece;          /* elements from which tensors are cut, to overlap coding and wire; 0: 1 Mi */
-    uint64_t fuse_below;     /* layers of fewer elements go together, uncompressed; 0: none */
-    double timeout;          /* seconds without an answer from the others; 0: 300 */
-    int own_thread;          /* 1: exchanges run on a thread of their own, beside backward; 0: in wait */
-    unsigned threads;        /* for coding; 0: 1 */
+    uint64_t piece; /* elements from which tensors are cut, to overlap coding and wire; 0: 1 Mi */
+    uint64_t fuse_below; /* layers of fewer elements go together, uncompressed; 0: none */
+    double timeout;      /* seconds without an answer from the others; 0: 300 */
+    int own_thread;   /* 1: exchanges run on a thread of their own, beside backward; 0: in wait */
+    unsigned threads; /* for coding; 0: 1 */
     gw_isa isa;
     int measure_error; /* 1: gw_layer_stats.rel_error, at the price of another coding */
 } gw_step_config;
@@ -67,7 +67,7 @@ typedef struct gw_layer_stats {
     double encode_seconds, decode_seconds;
     uint64_t bytes_sent[GW_LINKS], dense_bytes_sent; /* what the flat uncompressed route sends */
     uint64_t payload_bytes;
-    double rel_error;    /* of coding this rank's gradient once, without residual; NaN: not measured */
+    double rel_error; /* of coding this rank's gradient once, without residual; NaN: not measured */
     uint64_t non_finite; /* in this rank's own gradient, as far as a codec saw it */
     int fused;
 } gw_layer_stats;

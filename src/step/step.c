@@ -150,7 +150,8 @@ static gw_status make_room(gw_step *s, gw_why *why)
 gw_status gw_step_add(gw_step *s, const char *name, const uint64_t *dims, size_t n_dims,
                       gw_dtype dtype, uint32_t *layer, gw_why *why)
 {
-    gw_layer l = {.n_dims = n_dims, .dtype = dtype, .elements = 1, .fusion = UINT32_MAX};
+    gw_layer l = {
+        .n_dims = n_dims, .dtype = dtype, .elements = 1, .fusion = UINT32_MAX, .changed = 1};
     if (name == NULL || (dims == NULL && n_dims != 0) || n_dims > 8 || gw_dtype_size(dtype) == 0) {
         return gw_fail(why, GW_ERR_ARG, "a layer needs a name, up to 8 dims and a known dtype");
     }
@@ -198,6 +199,8 @@ gw_status gw_step_plan(gw_step *s, uint32_t layer, const gw_params *params, cons
     if (status != GW_OK) {
         return gw_fail(why, status, "layer '%.100s': %s", l->name, reason.text);
     }
+    l->changed |=
+        memcmp(&l->params, &fitted, sizeof fitted) != 0 || !gw_route_equal(&l->route, route);
     l->params = fitted;
     l->route = *route;
     s->agreed = 0;
@@ -262,7 +265,7 @@ static void close_step(gw_step *s, gw_step_result *result)
         r.first_non_finite = l->bad && r.non_finite == 0 ? i : r.first_non_finite;
         r.non_finite += l->bad != 0;
         l->posted = l->begun = l->bad = 0;
-        l->tasks_done = 0;
+        l->pieces_done = 0;
     }
     for (uint32_t i = 0; i < s->n_lanes; i++) {
         s->lanes[i].task = i;
@@ -284,10 +287,10 @@ gw_status gw_step_wait(gw_step *s, gw_step_result *result, gw_why *why)
     gw_status status = all_posted(s, why);
     if (status == GW_OK && !s->has_thread) {
         (void)pthread_mutex_unlock(&s->lock);
-        (void)gw_step_run_all(s);
+        gw_step_run_all(s);
         (void)pthread_mutex_lock(&s->lock);
     }
-    while (status == GW_OK && s->status == GW_OK && s->arrived < s->n_layers) {
+    while (status == GW_OK && (s->busy || (s->status == GW_OK && s->arrived < s->n_layers))) {
         (void)pthread_cond_wait(&s->changed, &s->lock);
     }
     if (status == GW_OK && s->status != GW_OK) {

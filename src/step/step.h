@@ -15,13 +15,13 @@ typedef struct gw_fusion {
     uint32_t first, count;
     uint64_t elements;
     float *values;
+    gw_exchange *exchange;
 } gw_fusion;
 
 /* One exchange: a layer, a piece of one, or a fusion. */
 typedef struct gw_task {
     gw_exchange *exchange;
-    uint32_t layer;  /* UINT32_MAX: a fusion */
-    uint32_t fusion; /* UINT32_MAX: a layer */
+    uint32_t layer, fusion; /* UINT32_MAX: not one of these */
     uint64_t first, elements;
 } gw_task;
 
@@ -33,14 +33,16 @@ typedef struct gw_layer {
     uint32_t store_tensor;
     gw_params params;
     gw_route route;
+    int changed; /* the plan, since the last agree */
     /* prepared by agree */
     float *widened; /* fp32 of an fp16 or bf16 gradient */
-    uint32_t n_tasks;
-    uint32_t fusion;
+    gw_exchange **pieces;
+    uint32_t n_pieces;
+    uint32_t fusion; /* UINT32_MAX: none */
     /* this step */
     gw_tensor gradient;
     int posted, begun, bad;
-    uint32_t tasks_done;
+    uint32_t pieces_done;
     gw_layer_stats stats;
 } gw_layer;
 
@@ -80,7 +82,7 @@ struct gw_step {
     pthread_mutex_t lock;
     pthread_cond_t changed;
     pthread_t thread;
-    int has_thread, stop;
+    int has_thread, stop, busy; /* busy: the thread is at work on lanes and layers */
     uint32_t posted, arrived;
     gw_status status; /* of the step; once it failed, for good */
     gw_why why;
@@ -90,12 +92,8 @@ struct gw_step {
 double gw_step_now(void);
 /* Frees what agree prepared. Residuals of exchanges are retired. */
 void gw_step_unprepare(gw_step *s);
-/* Goes on where it can; *moved if anything happened, *idle if nothing is under way. */
-gw_status gw_step_run(gw_step *s, int *moved, int *idle, gw_why *why);
 /* The thread's function, and what wait does without one. */
 void *gw_step_thread(void *step);
-gw_status gw_step_run_all(gw_step *s);
-/* Records a failure, tells the other ranks, and takes back what was under way. */
-void gw_step_fail(gw_step *s, gw_status status, const gw_why *why);
+void gw_step_run_all(gw_step *s);
 
 #endif

@@ -1,0 +1,384 @@
+/* The step under way: every lane goes on with its exchange, and begins the next when its gradient is there.
+ * One thread does this, the step's own or the one that waits. */
+#define _POSIX_C_SOURCE 200809L
+#include "step/step.h"
+
+#include <math.h>
+#include <sched.h>
+#include <stdio.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- gradients in and out ---- */
+
+static float *values_of(const gw_layer *l)
+{
+    return l->dtype == GW_F32 ? l->gradient.data : l->widened;
+}
+
+/* x / ranks; 1 if one of the results is not finite. */
+static int divide(float *x, uint64_t n, uint32_t ranks)
+{
+    const float by = (float)ranks;
+    uint32_t bad = 0;
+    for (uint64_t i = 0; i < n; i++) {
+        x[i] /= by;
+        /* an exponent of all ones carries into the top bit */
+        bad |= (gw_bits(x[i]) & GW_ABS_MASK) + 0x00800000u;
+    }
+    return bad >> 31 != 0;
+}
+
+/* Coding this gradient once, and how far it moved. */
+static double rel_error(gw_step *s, uint32_t layer, const float *values)
+{
+    const gw_layer *l = &s->layers[layer];
+    const gw_stream stream = {
+        .seed = s->config.seed, .step = s->number, .tensor = layer, .rank = s->config.comm->rank};
+    const gw_exec exec = {s->config.isa, s->pool, s->trial.workspace};
+    const gw_tensor in = {(void *)(uintptr_t)values, (size_t)l->elements, GW_F32};
+    gw_tensor out = {s->trial.values, in.count, GW_F32};
+    size_t written = 0;
+    double lost = 0, size = 0;
+    if (gw_encode(&l->params, &exec, &stream, &in, s->trial.payload, s->trial.payload_bytes,
+                  &written, NULL) != GW_OK ||
+        gw_decode(&l->params, &exec, s->trial.payload, written, GW_SET, &out, NULL) != GW_OK) {
+        return (double)NAN;
+    }
+    for (uint64_t i = 0; i < l->elements; i++) {
+        const double x = (double)values[i], d = x - (double)s->trial.values[i];
+        lost += d * d;
+        size += x * x;
+    }
+    return lost / size;
+}
+
+/* Before the first piece of a layer: as fp32, with what vanished encode points held. */
+static gw_status open_layer(gw_step *s, uint32_t layer, float *values, gw_why *why)
+{
+    gw_layer *l = &s->layers[layer];
+    l->begun = 1;
+    l->bad = 0;
+    const double posted = l->stats.posted;
+    l->stats = (gw_layer_stats){.posted = posted,
+                                .begun = gw_step_now() - s->first_post,
+                                .rel_error = (double)NAN,
+                                .fused = l->fusion != UINT32_MAX};
+    if (l->dtype != GW_F32) {
+        s->convert->widen(l->dtype, l->gradient.data, values, (size_t)l->elements);
+    } else if (values != l->gradient.data) {
+        memcpy(values, l->gradient.data, (size_t)l->elements * sizeof *values);
+    }
+    const gw_status status =
+        gw_feedback_hand_over(s->store, l->store_tensor, values, 0, l->elements, why);
+    if (status == GW_OK && s->config.measure_error && l->params.codec != NULL &&
+        l->fusion == UINT32_MAX) {
+        l->stats.rel_error = rel_error(s, layer, values);
+    }
+    return status;
+}
+
+static void add_stats(gw_layer_stats *to, const gw_exchange_stats *from)
+{
+    to->encode_seconds += from->encode_seconds;
+    to->decode_seconds += from->decode_seconds;
+    to->payload_bytes += from->payload_bytes;
+    to->non_finite += from->report.non_finite;
+    for (int i = 0; i < GW_LINKS; i++) {
+        to->bytes_sent[i] += from->bytes_sent[i];
+    }
+}
+
+/* After the last piece: residuals count, unless the mean is not finite, which every rank sees alike. */
+static gw_status close_layer(gw_step *s, uint32_t layer, const float *values, gw_why *why)
+{
+    gw_layer *l = &s->layers[layer];
+    const uint32_t ranks = s->config.comm->ranks;
+    gw_status status = GW_OK;
+    for (uint32_t i = 0; i < l->n_pieces && status == GW_OK; i++) {
+        add_stats(&l->stats, gw_exchange_stats_of(l->pieces[i]));
+        status = l->bad ? gw_exchange_rollback(l->pieces[i], why)
+                        : gw_exchange_commit(l->pieces[i], why);
+    }
+    if (status == GW_OK) {
+        status = l->bad ? gw_feedback_hand_over_rollback(s->store, l->store_tensor, why)
+                        : gw_feedback_hand_over_commit(s->store, l->store_tensor, why);
+    }
+    if (l->dtype != GW_F32) {
+        (void)s->convert->narrow(l->dtype, values, l->gradient.data, (size_t)l->elements);
+    } else if (values != l->gradient.data) {
+        memcpy(l->gradient.data, values, (size_t)l->elements * sizeof *values);
+    }
+    l->stats.dense_bytes_sent = 8 * l->elements * (ranks - 1) / ranks;
+    const double now = gw_step_now();
+    l->stats.arrived = now - s->first_post;
+    (void)pthread_mutex_lock(&s->lock);
+    s->arrived++;
+    s->last_arrival = now;
+    (void)pthread_cond_broadcast(&s->changed);
+    (void)pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
+/* ---- tasks ---- */
+
+static int ready(gw_step *s, const gw_task *t)
+{
+    int all = 1;
+    (void)pthread_mutex_lock(&s->lock);
+    if (t->fusion == UINT32_MAX) {
+        all = s->layers[t->layer].posted;
+    } else {
+        const gw_fusion *f = &s->fusions[t->fusion];
+        for (uint32_t i = 0; i < f->count; i++) {
+            all &= s->layers[s->fused[f->first + i]].posted;
+        }
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return all;
+}
+
+static gw_status begin_task(gw_step *s, gw_step_lane *lane, gw_why *why)
+{
+    const gw_task *t = &s->tasks[lane->task];
+    gw_status status = GW_OK;
+    float *values = NULL;
+    if (t->fusion != UINT32_MAX) {
+        const gw_fusion *f = &s->fusions[t->fusion];
+        uint64_t at = 0;
+        values = f->values;
+        for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
+            const uint32_t layer = s->fused[f->first + i];
+            status = open_layer(s, layer, values + at, why);
+            at += s->layers[layer].elements;
+        }
+    } else {
+        values = values_of(&s->layers[t->layer]);
+        if (!s->layers[t->layer].begun) {
+            status = open_layer(s, t->layer, values, why);
+        }
+        values += t->first;
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    /* a fusion draws no random numbers: its tensor number only tells its messages from others */
+    const gw_stream stream = {.seed = s->config.seed,
+                              .step = s->number,
+                              .tensor = t->fusion != UINT32_MAX ? ~(uint64_t)t->fusion : t->layer};
+    lane->begun = 1;
+    return gw_exchange_begin(t->exchange, &lane->groups, values, &stream, lane->workspace, why);
+}
+
+static gw_status end_fusion(gw_step *s, const gw_fusion *f, gw_why *why)
+{
+    uint64_t at = 0;
+    gw_status status = gw_exchange_commit(f->exchange, why); /* it has no residuals */
+    for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
+        gw_layer *l = &s->layers[s->fused[f->first + i]];
+        l->bad = divide(f->values + at, l->elements, s->config.comm->ranks);
+        if (i == 0) { /* bytes and times of the whole stand at its first layer */
+            add_stats(&l->stats, gw_exchange_stats_of(f->exchange));
+        }
+        status = close_layer(s, s->fused[f->first + i], f->values + at, why);
+        at += l->elements;
+    }
+    return status;
+}
+
+static gw_status end_task(gw_step *s, const gw_task *t, gw_why *why)
+{
+    if (t->fusion != UINT32_MAX) {
+        return end_fusion(s, &s->fusions[t->fusion], why);
+    }
+    gw_layer *l = &s->layers[t->layer];
+    float *values = values_of(l);
+    l->bad |= divide(values + t->first, t->elements, s->config.comm->ranks);
+    l->pieces_done++;
+    return l->pieces_done == l->n_pieces ? close_layer(s, t->layer, values, why) : GW_OK;
+}
+
+static const char *name_of(const gw_step *s, const gw_task *t)
+{
+    return t->fusion != UINT32_MAX ? "small layers" : s->layers[t->layer].name;
+}
+
+static gw_status run_lane(gw_step *s, gw_step_lane *lane, int *moved, gw_why *why)
+{
+    gw_task *t = &s->tasks[lane->task];
+    gw_why reason = {""};
+    int done = 0;
+    gw_status status = GW_OK;
+    if (!lane->begun) {
+        if (!ready(s, t)) {
+            *moved = 0;
+            return GW_OK;
+        }
+        status = begin_task(s, lane, &reason);
+    }
+    if (status == GW_OK) {
+        status = gw_exchange_progress(t->exchange, &done, moved, &reason);
+    }
+    if (status == GW_OK && done) {
+        *moved = 1;
+        lane->task += s->n_lanes;
+        lane->begun = 0;
+        status = end_task(s, t, &reason);
+    }
+    if (status != GW_OK) {
+        char where[128];
+        gw_exchange_where(t->exchange, where, sizeof where);
+        return gw_fail(why, status, "'%.80s' (%s): %.150s", name_of(s, t), where,
+                       reason.text[0] != '\0' ? reason.text : gw_status_string(status));
+    }
+    return GW_OK;
+}
+
+/* Every lane once; *moved if anything happened, *idle if nothing is under way. */
+static gw_status run_lanes(gw_step *s, int *moved, int *idle, gw_why *why)
+{
+    *moved = 0;
+    *idle = 1;
+    for (uint32_t i = 0; i < s->n_lanes; i++) {
+        int lane_moved = 0;
+        if (s->lanes[i].task >= s->n_tasks) {
+            continue;
+        }
+        const gw_status status = run_lane(s, &s->lanes[i], &lane_moved, why);
+        if (status != GW_OK) {
+            return status;
+        }
+        *moved |= lane_moved;
+        *idle &= !s->lanes[i].begun;
+    }
+    return GW_OK;
+}
+
+/* ---- failures ---- */
+
+/* Records it, tells the other ranks, takes back what was under way. */
+static void fail(gw_step *s, gw_status status, const gw_why *why)
+{
+    char reason[320];
+    (void)snprintf(reason, sizeof reason, "rank %u gave up: %s", s->config.comm->rank, why->text);
+    for (uint32_t i = 0; i < s->n_lanes; i++) {
+        gw_comm *const groups[] = {s->lanes[i].groups.flat, s->lanes[i].groups.intra,
+                                   s->lanes[i].groups.inter};
+        for (int g = 0; g < 3; g++) {
+            if (groups[g] != NULL) {
+                groups[g]->table->abort(groups[g], reason);
+            }
+        }
+    }
+    for (uint32_t i = 0; i < s->n_tasks; i++) {
+        (void)gw_exchange_rollback(s->tasks[i].exchange, NULL);
+    }
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        (void)gw_feedback_hand_over_rollback(s->store, s->layers[i].store_tensor, NULL);
+    }
+    (void)pthread_mutex_lock(&s->lock);
+    s->status = status;
+    s->why = *why;
+    (void)pthread_cond_broadcast(&s->changed);
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+static gw_status too_late(const gw_step *s, gw_why *why)
+{
+    for (uint32_t i = 0; i < s->n_lanes; i++) {
+        const gw_step_lane *lane = &s->lanes[i];
+        if (lane->begun && lane->task < s->n_tasks) {
+            char where[128];
+            gw_exchange_where(s->tasks[lane->task].exchange, where, sizeof where);
+            return gw_fail(
+                why, GW_ERR_TIMEOUT,
+                "'%.80s' (%s): no answer for %g s; a rank is gone, stopped, or far behind",
+                name_of(s, &s->tasks[lane->task]), where, s->config.timeout);
+        }
+    }
+    return gw_fail(why, GW_ERR_TIMEOUT, "no answer for %g s", s->config.timeout);
+}
+
+/* ---- the two who run it ---- */
+
+/* How the waiting goes: at once, then by turns, then asleep. */
+typedef struct patience {
+    double since; /* of the last movement */
+    uint32_t tries;
+} patience;
+
+enum { YIELDS = 16, NAP_NS = 50 * 1000, IDLE_NS = 2 * 1000 * 1000 };
+
+/* Sleeps until something is posted, or a little while. */
+static void rest(gw_step *s, patience *p, int idle)
+{
+    if (p->tries++ < YIELDS) {
+        (void)sched_yield();
+        return;
+    }
+    struct timespec until;
+    (void)clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += idle ? IDLE_NS : NAP_NS;
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    (void)pthread_mutex_lock(&s->lock);
+    if (!s->stop) {
+        (void)pthread_cond_timedwait(&s->changed, &s->lock, &until);
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+static gw_status run_once(gw_step *s, patience *p)
+{
+    gw_why why = {""};
+    int moved = 0, idle = 0;
+    gw_status status = run_lanes(s, &moved, &idle, &why);
+    if (moved || idle) {
+        p->since = gw_step_now();
+    }
+    if (status == GW_OK && !moved && !idle && gw_step_now() - p->since > s->config.timeout) {
+        status = too_late(s, &why);
+    }
+    if (status != GW_OK) {
+        fail(s, status, &why);
+        return status;
+    }
+    if (moved) {
+        p->tries = 0;
+    } else {
+        rest(s, p, idle);
+    }
+    return GW_OK;
+}
+
+void gw_step_run_all(gw_step *s)
+{
+    patience p = {gw_step_now(), 0};
+    while (s->status == GW_OK && s->arrived < s->n_layers) {
+        if (run_once(s, &p) != GW_OK) {
+            return;
+        }
+    }
+}
+
+void *gw_step_thread(void *step)
+{
+    gw_step *s = step;
+    patience p = {gw_step_now(), 0};
+    (void)pthread_mutex_lock(&s->lock);
+    while (!s->stop) {
+        if (s->status != GW_OK || s->posted == 0 || s->arrived == s->n_layers) {
+            (void)pthread_cond_wait(&s->changed, &s->lock);
+            p = (patience){gw_step_now(), 0};
+            continue;
+        }
+        s->busy = 1;
+        (void)pthread_mutex_unlock(&s->lock);
+        (void)run_once(s, &p);
+        (void)pthread_mutex_lock(&s->lock);
+        s->busy = 0;
+        (void)pthread_cond_broadcast(&s->changed);
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return NULL;
+}
