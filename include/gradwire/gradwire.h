@@ -8,5 +8,6 @@
 #include "gradwire/feedback.h" /* what was lost last time: residuals, checkpoints */
 #include "gradwire/frame.h"    /* payload <-> frame */
 #include "gradwire/rounds.h"   /* codecs whose exchange is rounds of sums */
+#include "gradwire/threads.h"  /* ranks that are threads of one process */
 
 #endif

@@ -13,7 +13,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 # room of src/ -> rooms it may include, itself and base aside
 MAY_SEE = {"base": set(), "codec": set(), "feedback": set(), "wire": {"codec"}, "comm": set()}
 # public header -> room it belongs to
-PUBLIC = {"base.h": "base", "codec.h": "codec", "feedback.h": "feedback", "frame.h": "wire", "rounds.h": "codec", "comm.h": "comm"}
+PUBLIC = {"base.h": "base", "codec.h": "codec", "feedback.h": "feedback", "frame.h": "wire", "rounds.h": "codec", "comm.h": "comm", "threads.h": "comm", "mpi.h": "comm"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 
 
