@@ -26,6 +26,6 @@ build dev-clang
 build asan-ubsan
 suite asan-ubsan -LE house
 build tsan
-suite tsan -R '^(base/pool|codec/random_cases)$'
+suite tsan -R '^(base/pool|codec/random_cases|comm/threads)$'
 build dev
 suite dev

@@ -61,6 +61,9 @@ typedef struct gw_comm_table {
     gw_status (*gatherv)(gw_comm *comm, const void *send, size_t bytes, void *receive,
                          const size_t *sizes, const size_t *offsets, uint32_t root,
                          gw_request *request, gw_why *why);
+
+    /* Optional: what the operation still waits for, in words ("alltoallv 7: rank 2 has not called it"). */
+    void (*describe)(gw_comm *comm, gw_request request, char *text, size_t size);
 } gw_comm_table;
 
 /* One rank's end of a group. Backends put more behind it. */
@@ -68,6 +71,12 @@ struct gw_comm {
     const gw_comm_table *table;
     uint32_t rank, ranks;
 };
+
+/* Tests until the operation is done: yields at first, then sleeps up to 200 µs at a time. After
+ * `timeout_seconds` (0: never) GW_ERR_TIMEOUT, with what it waited for in words; the operation is then still
+ * under way, and the caller aborts the group. */
+GW_API gw_status gw_comm_wait(gw_comm *comm, gw_request request, double timeout_seconds,
+                              gw_why *why);
 
 #ifdef __cplusplus
 }

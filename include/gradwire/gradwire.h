@@ -12,5 +12,6 @@
 #include "gradwire/rounds.h"   /* codecs whose exchange is rounds of sums */
 #include "gradwire/route.h"    /* how a tensor goes from mine to the sum over all ranks */
 #include "gradwire/step.h"     /* a training step: post and wait */
+#include "gradwire/threads.h"  /* ranks that are threads of one process */
 
 #endif

@@ -1,8 +1,5 @@
 /* Status codes, dtypes and versions as words. */
-#include "base/why.h"
-
-#include <stdarg.h>
-#include <stdio.h>
+#include <gradwire/base.h>
 
 #define GW_TEXT(x)  #x
 #define GW_QUOTE(x) GW_TEXT(x)
@@ -81,15 +78,4 @@ const char *gw_dtype_name(gw_dtype dtype)
         return "bf16";
     }
     return "unknown";
-}
-
-gw_status gw_fail(gw_why *why, gw_status status, const char *format, ...)
-{
-    if (why != NULL) {
-        va_list args;
-        va_start(args, format);
-        (void)vsnprintf(why->text, sizeof why->text, format, args);
-        va_end(args);
-    }
-    return status;
 }

@@ -14,8 +14,8 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 MAY_SEE = {"base": set(), "codec": set(), "coll": {"codec", "wire", "comm", "route", "feedback"}, "comm": set(), "feedback": set(),
            "route": {"codec"}, "step": {"codec", "coll", "comm", "route", "feedback"}, "wire": {"codec"}}
 # public header -> room it belongs to
-PUBLIC = {"base.h": "base", "codec.h": "codec", "coll.h": "coll", "comm.h": "comm", "errors.h": "codec", "feedback.h": "feedback", "frame.h": "wire", "rounds.h": "codec",
-          "route.h": "route", "step.h": "step"}
+PUBLIC = {"base.h": "base", "codec.h": "codec", "coll.h": "coll", "comm.h": "comm", "errors.h": "codec", "feedback.h": "feedback",
+          "frame.h": "wire", "mpi.h": "comm", "rounds.h": "codec", "route.h": "route", "step.h": "step", "threads.h": "comm"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 
 

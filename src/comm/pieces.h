@@ -1,0 +1,35 @@
+/* Every operation is one exchange of pieces: what a member sends to each, and receives from each. Backends
+ * know nothing else. */
+#ifndef GW_COMM_PIECES_H
+#define GW_COMM_PIECES_H
+
+#include <gradwire/comm.h>
+
+typedef enum gw_operation {
+    GW_ALLGATHERV,
+    GW_ALLTOALLV,
+    GW_BROADCAST,
+    GW_BARRIER /* empty messages that are waited for; elsewhere an empty piece is no message */
+} gw_operation;
+
+typedef struct gw_piece {
+    const unsigned char *from;
+    unsigned char *to;
+    size_t sent, received; /* bytes */
+} gw_piece;
+
+const char *gw_operation_name(gw_operation operation);
+
+/* Fill pieces[0 … ranks): what `rank` exchanges with each, itself too. */
+gw_status gw_pieces_allgatherv(gw_piece *pieces, const gw_comm *comm, const void *send,
+                               size_t bytes, void *receive, const size_t *sizes,
+                               const size_t *offsets, gw_why *why);
+gw_status gw_pieces_alltoallv(gw_piece *pieces, const gw_comm *comm, const void *send,
+                              const size_t *send_sizes, const size_t *send_offsets, void *receive,
+                              const size_t *receive_sizes, const size_t *receive_offsets,
+                              gw_why *why);
+gw_status gw_pieces_broadcast(gw_piece *pieces, const gw_comm *comm, void *buffer, size_t bytes,
+                              uint32_t root, gw_why *why);
+void gw_pieces_barrier(gw_piece *pieces, const gw_comm *comm);
+
+#endif

@@ -1,0 +1,236 @@
+#include "comm/faulty.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+/* Shared by the groups that one was split into. */
+typedef struct plan {
+    fault fault;
+    uint64_t next;
+    unsigned groups;
+    struct operation *under_way;
+} plan;
+
+typedef struct faulty {
+    gw_comm comm;
+    gw_comm *inner;
+    plan *plan;
+} faulty;
+
+typedef struct operation {
+    fault fault; /* this one's; mostly none */
+    gw_request inner;
+    unsigned char *spoilt; /* the byte to change; NULL: nothing comes from others */
+    struct operation *next;
+} operation;
+
+static int is_other(const faulty *f, uint32_t member)
+{
+    return member != f->comm.rank;
+}
+
+/* Takes the next number. NULL: no memory. */
+static operation *begin(faulty *f, gw_request *request)
+{
+    operation *op = calloc(1, sizeof *op);
+    const uint64_t number = f->plan->next++;
+    const fault *planned = &f->plan->fault;
+    if (op != NULL && (number == planned->operation ||
+                       (number > planned->operation && planned->kind == FAULT_STOP))) {
+        op->fault = *planned;
+    }
+    if (op != NULL) {
+        op->next = f->plan->under_way;
+        f->plan->under_way = op;
+    }
+    *request = op;
+    return op;
+}
+
+static void end_of(faulty *f, operation *op)
+{
+    operation **link = &f->plan->under_way;
+    while (*link != op) {
+        link = &(*link)->next;
+    }
+    *link = op->next;
+    free(op);
+}
+
+static void aim(faulty *f, operation *op, void *receive, const size_t *sizes, const size_t *offsets)
+{
+    for (uint32_t i = 0; op->spoilt == NULL && i < f->comm.ranks; i++) {
+        if (is_other(f, i) && sizes[i] != 0) {
+            op->spoilt = (unsigned char *)receive + offsets[i] + op->fault.amount % sizes[i];
+        }
+    }
+}
+
+static gw_status allgatherv(gw_comm *comm, const void *send, size_t bytes, void *receive,
+                            const size_t *sizes, const size_t *offsets, gw_request *request,
+                            gw_why *why)
+{
+    faulty *f = (faulty *)comm;
+    operation *op = begin(f, request);
+    if (op == NULL || op->fault.kind == FAULT_STOP) {
+        return op == NULL ? GW_ERR_MEMORY : GW_OK;
+    }
+    aim(f, op, receive, sizes, offsets);
+    return f->inner->table->allgatherv(f->inner, send, bytes, receive, sizes, offsets, &op->inner,
+                                       why);
+}
+
+static gw_status alltoallv(gw_comm *comm, const void *send, const size_t *send_sizes,
+                           const size_t *send_offsets, void *receive, const size_t *receive_sizes,
+                           const size_t *receive_offsets, gw_request *request, gw_why *why)
+{
+    faulty *f = (faulty *)comm;
+    operation *op = begin(f, request);
+    if (op == NULL || op->fault.kind == FAULT_STOP) {
+        return op == NULL ? GW_ERR_MEMORY : GW_OK;
+    }
+    aim(f, op, receive, receive_sizes, receive_offsets);
+    return f->inner->table->alltoallv(f->inner, send, send_sizes, send_offsets, receive,
+                                      receive_sizes, receive_offsets, &op->inner, why);
+}
+
+static gw_status broadcast(gw_comm *comm, void *buffer, size_t bytes, uint32_t root,
+                           gw_request *request, gw_why *why)
+{
+    faulty *f = (faulty *)comm;
+    operation *op = begin(f, request);
+    if (op == NULL || op->fault.kind == FAULT_STOP) {
+        return op == NULL ? GW_ERR_MEMORY : GW_OK;
+    }
+    if (is_other(f, root) && bytes != 0) {
+        op->spoilt = (unsigned char *)buffer + op->fault.amount % bytes;
+    }
+    return f->inner->table->broadcast(f->inner, buffer, bytes, root, &op->inner, why);
+}
+
+static gw_status barrier(gw_comm *comm, gw_request *request, gw_why *why)
+{
+    faulty *f = (faulty *)comm;
+    operation *op = begin(f, request);
+    if (op == NULL || op->fault.kind == FAULT_STOP) {
+        return op == NULL ? GW_ERR_MEMORY : GW_OK;
+    }
+    return f->inner->table->barrier(f->inner, &op->inner, why);
+}
+
+static gw_status test(gw_comm *comm, gw_request request, int *done, gw_why *why)
+{
+    faulty *f = (faulty *)comm;
+    operation *op = request;
+    *done = 0;
+    if (op->fault.kind == FAULT_STOP) {
+        return GW_OK;
+    }
+    if (op->fault.kind == FAULT_DELAY && op->fault.amount > 0) {
+        op->fault.amount--;
+        return GW_OK;
+    }
+    gw_status status = f->inner->table->test(f->inner, op->inner, done, why);
+    if (status == GW_OK && *done && op->fault.kind == FAULT_CORRUPT && op->spoilt != NULL) {
+        *op->spoilt ^= 0x40;
+    }
+    if (status == GW_OK && *done && op->fault.kind == FAULT_FAIL) {
+        status = GW_ERR_SYSTEM;
+        if (why != NULL) {
+            (void)snprintf(why->text, sizeof why->text, "operation %llu fails on purpose",
+                           (unsigned long long)op->fault.operation);
+        }
+    }
+    if (status != GW_OK || *done) {
+        end_of(f, op);
+    }
+    return status;
+}
+
+static gw_comm *wrap(gw_comm *inner, plan *shared);
+
+static gw_status split(gw_comm *comm, uint32_t colour, uint32_t key, gw_comm **out, gw_why *why)
+{
+    faulty *f = (faulty *)comm;
+    gw_comm *inner = NULL;
+    const gw_status status = f->inner->table->split(f->inner, colour, key, &inner, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    *out = wrap(inner, f->plan);
+    return *out != NULL ? GW_OK : GW_ERR_MEMORY;
+}
+
+static void give_up(gw_comm *comm, const char *reason)
+{
+    faulty *f = (faulty *)comm;
+    f->inner->table->abort(f->inner, reason);
+}
+
+static void close_all(gw_comm *comm)
+{
+    faulty *f = (faulty *)comm;
+    f->inner->table->close(f->inner);
+    if (--f->plan->groups == 0) {
+        while (f->plan->under_way != NULL) {
+            end_of(f, f->plan->under_way);
+        }
+        free(f->plan);
+    }
+    free(f);
+}
+
+static void describe(gw_comm *comm, gw_request request, char *text, size_t size)
+{
+    faulty *f = (faulty *)comm;
+    const operation *op = request;
+    if (op->fault.kind == FAULT_STOP || f->inner->table->describe == NULL) {
+        (void)snprintf(text, size, "an operation that this rank stopped at");
+        return;
+    }
+    f->inner->table->describe(f->inner, op->inner, text, size);
+}
+
+static const gw_comm_table table = {
+    .size = sizeof(gw_comm_table),
+    .name = "faulty",
+    .allgatherv = allgatherv,
+    .alltoallv = alltoallv,
+    .broadcast = broadcast,
+    .barrier = barrier,
+    .test = test,
+    .split = split,
+    .abort = give_up,
+    .close = close_all,
+    .describe = describe,
+};
+
+static gw_comm *wrap(gw_comm *inner, plan *shared)
+{
+    faulty *f = calloc(1, sizeof *f);
+    if (f == NULL) {
+        return NULL;
+    }
+    shared->groups++;
+    *f = (faulty){{&table, inner->rank, inner->ranks}, inner, shared};
+    return &f->comm;
+}
+
+gw_comm *faulty_wrap(gw_comm *inner, fault planned)
+{
+    plan *p = calloc(1, sizeof *p);
+    if (p == NULL) {
+        return NULL;
+    }
+    p->fault = planned;
+    gw_comm *wrapped = wrap(inner, p);
+    if (wrapped == NULL) {
+        free(p);
+    }
+    return wrapped;
+}
+
+uint64_t faulty_operations(const gw_comm *comm)
+{
+    return ((const faulty *)comm)->plan->next;
+}

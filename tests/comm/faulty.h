@@ -1,0 +1,28 @@
+/* A group that goes wrong on purpose: wraps any other, and spoils one operation. Groups split from it count
+ * on, so that "operation 5" is the rank's fifth over all of them. */
+#ifndef GW_TESTS_COMM_FAULTY_H
+#define GW_TESTS_COMM_FAULTY_H
+
+#include <gradwire/comm.h>
+
+typedef enum fault_kind {
+    FAULT_NONE,
+    FAULT_CORRUPT, /* a byte that another rank sent arrives changed */
+    FAULT_STOP, /* this rank does nothing any more: the operation is not begun, nor any after it */
+    FAULT_FAIL, /* its test fails: GW_ERR_SYSTEM */
+    FAULT_DELAY /* done only after `amount` more tests */
+} fault_kind;
+
+typedef struct fault {
+    fault_kind kind;
+    uint64_t operation; /* which, from 0 */
+    size_t
+        amount; /* corrupt: which byte of the first piece that came from another, modulo its size */
+} fault;
+
+/* Takes `inner` over: closing the new one closes it. NULL: no memory. */
+gw_comm *faulty_wrap(gw_comm *inner, fault planned);
+/* Operations begun so far: to place a fault in the middle of something. */
+uint64_t faulty_operations(const gw_comm *comm);
+
+#endif
