@@ -476,7 +476,7 @@ static bool print_json(bench *b)
                 "decode_roofline", f.decode_roof, "ratio", f.ratio, "break_even_gbit", f.break_even,
                 "encode_range_gbps", f.encode_low, f.encode_high, "decode_range_gbps", f.decode_low,
                 f.decode_high, "rounds", (json_int_t)b->rounds, "workspace_bytes",
-                (json_int_t)s->workspace));
+                (json_int_t)s->workspace, "feedback", (int)b->feedback));
     }
     return gw_cli_json_print(all);
 }
