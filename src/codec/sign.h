@@ -6,12 +6,26 @@
 #include "codec/sign_core.h"
 
 typedef struct gw_sign_kernels {
-    /* The largest |bits|, and the sum of |x| by lanes, element i going to lane i mod 32 in order. */
-    uint32_t (*sums)(const float *x, size_t n, float lane[GW_SIGN_LANES]);
+    /* The largest |bits|, and the sum of |x| by lanes, element i going to lane i mod 32 in order. With `r`,
+     * of x + r. */
+    uint32_t (*sums)(const float *x, const float *r, size_t n, float lane[GW_SIGN_LANES]);
     /* gw_sign_bit of element i into bit i mod 8 of out[i / 8]; unused bits zero */
     void (*signs)(const float *x, size_t n, uint8_t *out);
+    /* signs of G = g + r, and r′ = G minus scale with G's sign; scale > 0 */
+    void (*keep)(const gw_feedback *f, size_t n, float scale, uint8_t *out);
     void (*decode)(const uint8_t *signs, size_t n, float scale, gw_apply how, float *out);
 } gw_sign_kernels;
+
+/* What is left of `f` from element i on. */
+static inline gw_feedback gw_feedback_at(const gw_feedback *f, size_t i)
+{
+    return (gw_feedback){
+        f->g + i,
+        f->r + i,
+        f->after + i,
+        f->past,
+        {(const uint8_t *)f->next[0] + 4 * i, (const uint8_t *)f->next[1] + 4 * i}};
+}
 
 extern const gw_sign_kernels gw_sign_scalar;
 #ifdef GW_HAVE_AVX2
@@ -19,6 +33,9 @@ extern const gw_sign_kernels gw_sign_avx2;
 #endif
 #ifdef GW_HAVE_AVX512
 extern const gw_sign_kernels gw_sign_avx512;
+#endif
+#ifdef GW_HAVE_NEON
+extern const gw_sign_kernels gw_sign_neon;
 #endif
 
 #endif
