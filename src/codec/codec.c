@@ -277,10 +277,12 @@ static size_t encode_selected(call *c, const gw_tensor *in, gw_report *report)
                         .count = in->count,
                         .residual = c->residual,
                         .after = c->residual_after,
+                        .past = in->count >= PAST_CACHE,
                         .scratch = c->only.scratch};
     const uint32_t caller = gw_fp_enter();
     const size_t written =
         c->job.params->codec->select(&c->job, &source, c->payload_out, c->selecting, report);
+    gw_stores_done();
     gw_fp_leave(caller);
     return written;
 }

@@ -30,6 +30,17 @@ typedef struct gw_feedback {
         *next[2]; /* where g and r go on; never NULL, may lie beyond the end: to be asked for */
 } gw_feedback;
 
+/* What is left of `f` from element i on. */
+static inline gw_feedback gw_feedback_at(const gw_feedback *f, size_t i)
+{
+    return (gw_feedback){
+        f->g + i,
+        f->r != NULL ? f->r + i : NULL,
+        f->after != NULL ? f->after + i : NULL,
+        f->past,
+        {(const uint8_t *)f->next[0] + 4 * i, (const uint8_t *)f->next[1] + 4 * i}};
+}
+
 /* Where a decoding of ascending entries stands. */
 typedef struct gw_cursor {
     uint64_t entry;    /* entries behind it */

@@ -16,17 +16,6 @@ typedef struct gw_sign_kernels {
     void (*decode)(const uint8_t *signs, size_t n, float scale, gw_apply how, float *out);
 } gw_sign_kernels;
 
-/* What is left of `f` from element i on. */
-static inline gw_feedback gw_feedback_at(const gw_feedback *f, size_t i)
-{
-    return (gw_feedback){
-        f->g + i,
-        f->r + i,
-        f->after + i,
-        f->past,
-        {(const uint8_t *)f->next[0] + 4 * i, (const uint8_t *)f->next[1] + 4 * i}};
-}
-
 extern const gw_sign_kernels gw_sign_scalar;
 #ifdef GW_HAVE_AVX2
 extern const gw_sign_kernels gw_sign_avx2;
