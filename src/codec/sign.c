@@ -144,7 +144,7 @@ static void encode_feedback(const gw_job *job, const gw_feedback *f, size_t n, u
         } else { /* NaN, or all zero: no bit is set, which says plus */
             memset(payload + SCALE_BYTES, 0, gw_ceil_div(m, 8));
             for (size_t j = 0; j < m; j++) {
-                bucket.after[j] = at(bucket.g, bucket.r, j) - scale;
+                f->after[i + j] = at(f->g, f->r, i + j) - scale;
             }
         }
         payload += SCALE_BYTES + gw_ceil_div(m, 8);
