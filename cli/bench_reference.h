@@ -1,0 +1,22 @@
+/* What `bench codec` times codecs beside. */
+#ifndef GW_CLI_BENCH_REFERENCE_H
+#define GW_CLI_BENCH_REFERENCE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+double gw_cli_now(void); /* seconds */
+
+typedef enum gw_cli_reference { GW_CLI_COPY, GW_CLI_ADD, GW_CLI_SUM } gw_cli_reference;
+
+/* Seconds of d = s, d += s or d = s + t, on threads, the mean of `inner` times. */
+double gw_cli_time_reference(gw_cli_reference what, float *d, const float *s, const float *t,
+                             size_t n, unsigned n_threads, size_t inner);
+
+/* The `kept` of n numbers of largest magnitude, in order of index, ties to the smaller: the obvious way,
+ * nth_element over a copy of the magnitudes (n of them), then one pass that compacts.
+ * 0 < kept ≤ n. */
+void gw_cli_select_largest(const float *x, size_t n, size_t kept, uint32_t *magnitude,
+                           uint32_t *index, float *value);
+
+#endif
