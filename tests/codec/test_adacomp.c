@@ -14,7 +14,7 @@ typedef struct run {
     size_t n, written;
     float r[MAX], g[MAX], after[MAX], q[MAX];
     uint8_t payload[MAX / 2 + 64];
-    uint64_t workspace[MAX / 16];
+    uint64_t workspace[MAX / 4];
     gw_report report;
 } run;
 
