@@ -98,15 +98,7 @@ static uint64_t select_bytes(const gw_params *p, uint64_t count)
 
 static uint32_t sums(const gw_adacomp_block *b, size_t i, size_t n)
 {
-    uint32_t largest = 0;
-    for (size_t j = 0; j < n; j++) {
-        const float g = b->g[i + j], G = b->r != NULL ? g + b->r[i + j] : g;
-        const uint32_t a = gw_bits(G) & GW_ABS_MASK;
-        largest = a > largest ? a : largest;
-        b->keys[j] = gw_adacomp_key(G, g, b->d);
-        b->G[i + j] = G;
-    }
-    return largest;
+    return gw_adacomp_tail(b, i, 0, n);
 }
 
 static uint64_t marks(const uint32_t *keys, size_t n, uint32_t limit)
@@ -551,5 +543,6 @@ const gw_codec gw_codec_adacomp = {
     .select_bytes = select_bytes,
     .select = select,
     .scatter = scatter,
-    .kernels = {NULL, &gw_adacomp_scalar, GW_AVX2(gw_adacomp_avx2), GW_AVX512(gw_adacomp_avx512)},
+    .kernels = {NULL, &gw_adacomp_scalar, GW_AVX2(gw_adacomp_avx2), GW_AVX512(gw_adacomp_avx512),
+                GW_NEON(gw_adacomp_neon)},
 };

@@ -47,6 +47,21 @@ extern const gw_adacomp_kernels gw_adacomp_neon;
 size_t gw_adacomp_entries(const gw_params *p, gw_source *source, const uint64_t *sent, float scale,
                           uint8_t *begin);
 
+/* What a bin's vectors leave over: writes G and keys of its elements j … n − 1, i being the bin's first in the block;
+ * returns the largest |bits| of G. */
+static inline uint32_t gw_adacomp_tail(const gw_adacomp_block *b, size_t i, size_t j, size_t n)
+{
+    uint32_t largest = 0;
+    for (; j < n; j++) {
+        const float g = b->g[i + j], G = b->r != NULL ? g + b->r[i + j] : g;
+        const uint32_t a = gw_bits(G) & GW_ABS_MASK;
+        largest = a > largest ? a : largest;
+        b->keys[j] = gw_adacomp_key(G, g, b->d);
+        b->G[i + j] = G;
+    }
+    return largest;
+}
+
 /* Sets bits from `at` on to `bits`, and to zero those behind in the next word, which is always there. */
 static inline void gw_adacomp_put(uint64_t *sent, uint64_t at, uint64_t bits)
 {

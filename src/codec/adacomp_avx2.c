@@ -12,7 +12,7 @@ static uint32_t sums(const gw_adacomp_block *b, size_t i, size_t n)
 {
     const __m256 d = _mm256_set1_ps(b->d), sign = _mm256_set1_ps(-0.0f);
     __m256i tops = _mm256_setzero_si256();
-    uint32_t lane[8], largest = 0;
+    uint32_t lane[8];
     size_t j = 0;
     for (; j + 8 <= n; j += 8) {
         const __m256 g = _mm256_loadu_ps(b->g + i + j);
@@ -26,13 +26,7 @@ static uint32_t sums(const gw_adacomp_block *b, size_t i, size_t n)
         _mm256_storeu_ps(b->G + i + j, G);
         _mm256_storeu_si256((__m256i *)(void *)(b->keys + j), _mm256_andnot_si256(none, key));
     }
-    for (; j < n; j++) {
-        const float g = b->g[i + j], G = b->r != NULL ? g + b->r[i + j] : g;
-        const uint32_t a = gw_bits(G) & GW_ABS_MASK;
-        largest = a > largest ? a : largest;
-        b->keys[j] = gw_adacomp_key(G, g, b->d);
-        b->G[i + j] = G;
-    }
+    uint32_t largest = gw_adacomp_tail(b, i, j, n);
     _mm256_storeu_si256((__m256i *)(void *)lane, tops);
     for (int k = 0; k < 8; k++) {
         largest = lane[k] > largest ? lane[k] : largest;
