@@ -1,4 +1,4 @@
-/* AdaComp, sixteen numbers at a time in four registers; the end of a bin by the core. */
+/* AdaComp, four numbers at a time; marks of sixteen; the end of a bin by the core. */
 #include "base/neon.h"
 #include "codec/adacomp.h"
 
