@@ -82,7 +82,7 @@ static places cut_places(gw_arena *arena, const gw_params *p, uint64_t count)
                         gw_arena_take(arena, (size_t)gw_ceil_div(count, 64) + 1, sizeof(uint64_t)),
                     .g = gw_arena_take(arena, block, sizeof(float)),
                     .G = gw_arena_take(arena, block, sizeof(float)),
-                    .keys = gw_arena_take(arena, bin, sizeof(uint32_t)),
+                    .keys = gw_arena_take(arena, bin + 63, sizeof(uint32_t)),
                     .tops = gw_arena_take(arena, block / bin, sizeof(uint32_t)),
                     .entries = gw_arena_take(arena, entry_bytes(p) * block + GW_ADACOMP_SLACK, 1)};
 }
@@ -101,10 +101,10 @@ static uint32_t sums(const gw_adacomp_block *b, size_t i, size_t n)
     return gw_adacomp_tail(b, i, 0, n);
 }
 
-static uint64_t marks(const uint32_t *keys, size_t n, uint32_t limit)
+static uint64_t marks(const uint32_t *keys, uint32_t limit)
 {
     uint64_t word = 0;
-    for (size_t j = 0; j < n; j++) {
+    for (size_t j = 0; j < 64; j++) {
         word |= (uint64_t)((keys[j] & GW_ABS_MASK) >= limit) << j;
     }
     return word;
@@ -319,7 +319,7 @@ static size_t write_bitmap(gw_source *source, const survey *s, uint8_t *begin)
 }
 
 /* Some of the elements that entries name: where they stand in r′, and what to take off. */
-enum { BATCH = 64 };
+enum { BATCH = 32 };
 typedef struct batch {
     float *at[BATCH];
     float value[BATCH];

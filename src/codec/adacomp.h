@@ -9,7 +9,7 @@
 typedef struct gw_adacomp_block {
     const float *g, *r; /* r may be NULL: then G = g */
     float *G;           /* n numbers, written; may be g */
-    uint32_t *keys;     /* scratch of one bin */
+    uint32_t *keys;     /* scratch of one bin: its keys, and zeros up to a multiple of 64 */
     uint32_t *tops;     /* written: the largest |bits| of G of each bin */
     uint64_t *sent;   /* bitmap of the tensor; no bit from `at` on is set, also in the word after */
     uint8_t *entries; /* written: entries of the payload's form 0 */
@@ -60,6 +60,12 @@ static inline uint32_t gw_adacomp_tail(const gw_adacomp_block *b, size_t i, size
         b->G[i + j] = G;
     }
     return largest;
+}
+
+/* Zeros, of which none is sent, behind n keys. Bins of one length share them. */
+static inline void gw_adacomp_pad(uint32_t *keys, size_t n)
+{
+    memset(keys + n, 0, (0 - n) % 64 * sizeof *keys);
 }
 
 /* Sets bits from `at` on to `bits`, and to zero those behind in the next word, which is always there. */

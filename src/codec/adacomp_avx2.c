@@ -34,18 +34,14 @@ static uint32_t sums(const gw_adacomp_block *b, size_t i, size_t n)
     return largest;
 }
 
-static inline uint64_t marks(const uint32_t *keys, size_t n, uint32_t limit)
+static inline uint64_t marks(const uint32_t *keys, uint32_t limit)
 {
     const __m256i least = _mm256_set1_epi32((int)(limit - 1)); /* |key| and limit have no sign */
     uint64_t word = 0;
-    size_t j = 0;
-    for (; j + 8 <= n; j += 8) {
+    for (size_t j = 0; j < 64; j += 8) {
         const __m256i a = abs8(_mm256_loadu_si256((const __m256i *)(const void *)(keys + j)));
         const __m256 large = _mm256_castsi256_ps(_mm256_cmpgt_epi32(a, least));
         word |= (uint64_t)(uint32_t)_mm256_movemask_ps(large) << j;
-    }
-    for (; j < n; j++) {
-        word |= (uint64_t)((keys[j] & GW_ABS_MASK) >= limit) << j;
     }
     return word;
 }

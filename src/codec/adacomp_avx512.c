@@ -14,6 +14,13 @@ static inline __m512i abs16(__m512i bits)
     return _mm512_and_si512(bits, _mm512_set1_epi32((int)GW_ABS_MASK));
 }
 
+/* Asks for what comes some blocks later, into the second-level cache: the first has no room while blocks are worked on. */
+GW_INLINE void ask_ahead(const float *x)
+{
+    enum { BYTES_AHEAD = 8192 };
+    _mm_prefetch((const void *)((uintptr_t)x + BYTES_AHEAD), _MM_HINT_T1);
+}
+
 /* Sixteen keys, from i of the block on; the others zero. Writes G, takes |G| into *tops. */
 GW_INLINE __m512i keys16(const gw_adacomp_block *b, int with_r, __mmask16 some, size_t i,
                          __m512i *tops)
@@ -23,6 +30,10 @@ GW_INLINE __m512i keys16(const gw_adacomp_block *b, int with_r, __mmask16 some, 
     const __m512 H = _mm512_add_ps(G, _mm512_mul_ps(g, _mm512_set1_ps(b->d)));
     const __m512i a = abs16(_mm512_castps_si512(G));
     *tops = _mm512_max_epu32(*tops, a);
+    ask_ahead(b->g + i);
+    if (with_r) {
+        ask_ahead(b->r + i);
+    }
     _mm512_mask_storeu_ps(b->G + i, some, G);
     /* the sign bit of G, the others of H */
     return _mm512_maskz_ternarylogic_epi32(_mm512_test_epi32_mask(a, a),
@@ -67,31 +78,43 @@ GW_INLINE uint32_t sums(const gw_adacomp_block *b, int with_r, size_t i, size_t 
     return _mm512_reduce_max_epu32(tops);
 }
 
-/* A bin of any length: its maximum; then the marks of 512 elements, then of those the vectors that have any. */
+static inline uint64_t marks64(const uint32_t *keys, __m512i limit)
+{
+    const __mmask16 m0 = marks16(_mm512_loadu_si512(keys), limit);
+    const __mmask16 m1 = marks16(_mm512_loadu_si512(keys + 16), limit);
+    const __mmask16 m2 = marks16(_mm512_loadu_si512(keys + 32), limit);
+    const __mmask16 m3 = marks16(_mm512_loadu_si512(keys + 48), limit);
+    return _mm512_kunpackd(_mm512_kunpackw(m3, m2), _mm512_kunpackw(m1, m0));
+}
+
+/* Which of the four sixteens of a word have marks: four bits. */
+static inline uint32_t any_of_four(uint64_t word)
+{
+    const uint64_t low = 0x7FFF7FFF7FFF7FFFu;
+    const uint64_t some = (((word & low) + low) | word) >> 15 & 0x0001000100010001u;
+    return (uint32_t)(some * 0x0001000200040008u >> 48 & 15);
+}
+
+/* A bin of any length: its maximum; then the marks of 512 elements, then of those the sixteens that have any. */
 static uint8_t *one_bin(const gw_adacomp_block *b, size_t i, size_t n, uint32_t *top, uint8_t *out)
 {
     *top = b->r != NULL ? sums(b, 1, i, n) : sums(b, 0, i, n);
+    if (i == 0 || n < b->bin) {
+        gw_adacomp_pad(b->keys, n);
+    }
     const __m512i limit = _mm512_set1_epi32((int)gw_adacomp_limit(*top));
     for (size_t j = 0; j < n; j += 512) {
-        const size_t m = n - j < 512 ? n - j : 512;
         uint64_t words[8];
-        uint32_t some = 0; /* bit k: vector k has marks */
-        for (size_t k = 0; k < m; k += 64) {
-            uint64_t word = 0;
-            for (size_t v = 0; v < 64 && k + v < m; v += 16) {
-                const size_t left = m - k - v;
-                const uint32_t bits =
-                    marks16(_mm512_maskz_loadu_epi32(lanes(left), b->keys + j + k + v), limit);
-                word |= (uint64_t)bits << v;
-                some |= (uint32_t)(bits != 0) << (k + v) / 16;
-            }
-            words[k / 64] = word;
-            gw_adacomp_put(b->sent, b->at + i + j + k, word);
+        uint32_t some = 0;
+        for (size_t k = 0; k < 8 && j + 64 * k < n; k++) {
+            words[k] = marks64(b->keys + j + 64 * k, limit);
+            some |= any_of_four(words[k]) << 4 * k;
+            gw_adacomp_put(b->sent, b->at + i + j + 64 * k, words[k]);
         }
         for (; some != 0; some &= some - 1) {
             const size_t v = (size_t)__builtin_ctz(some);
             const __mmask16 bits = (__mmask16)(words[v / 4] >> v % 4 * 16);
-            const __m512i keys = _mm512_maskz_loadu_epi32(lanes(m - 16 * v), b->keys + j + 16 * v);
+            const __m512i keys = _mm512_loadu_si512(b->keys + j + 16 * v);
             out = list16(out, bits, keys, j + 16 * v, b->sign_at);
         }
     }

@@ -24,12 +24,11 @@ static uint32_t sums(const gw_adacomp_block *b, size_t i, size_t n)
 }
 
 /* Most sixteens mark nothing: seen before their bits are gathered. */
-static inline uint64_t marks(const uint32_t *keys, size_t n, uint32_t limit)
+static inline uint64_t marks(const uint32_t *keys, uint32_t limit)
 {
     const uint32x4_t least = vdupq_n_u32(limit);
     uint64_t word = 0;
-    size_t j = 0;
-    for (; j + 16 <= n; j += 16) {
+    for (size_t j = 0; j < 64; j += 16) {
         uint32x4_t large[4];
         for (size_t k = 0; k < 4; k++) {
             large[k] = vcgeq_u32(gw_neon_abs4(vld1q_u32(keys + j + 4 * k)), least);
@@ -40,9 +39,6 @@ static inline uint64_t marks(const uint32_t *keys, size_t n, uint32_t limit)
             const uint32_t low = vaddv_u8(vget_low_u8(bit)), high = vaddv_u8(vget_high_u8(bit));
             word |= (uint64_t)(low | high << 8) << j;
         }
-    }
-    for (; j < n; j++) {
-        word |= (uint64_t)((keys[j] & GW_ABS_MASK) >= limit) << j;
     }
     return word;
 }
