@@ -411,9 +411,9 @@ static void large_tensors(void **state)
                 assert_int_equal(gw_encode_feedback(&params, &exec, NULL, &in, r, after, b, bound,
                                                     &written, NULL),
                                  GW_OK);
-                CHECK(written == expected && memcmp(a, b, written) == 0 &&
-                          memcmp(after, want, N * sizeof *want) == 0,
-                      "%s, %s, shifted by %zu", specs[s], gw_isa_name(exec.isa), shift);
+                CHECK(written == expected && memcmp(a, b, written) == 0, "%s, %s, shifted by %zu",
+                      specs[s], gw_isa_name(exec.isa), shift);
+                assert_memory_equal(after, want, N * sizeof *want);
             }
         }
         free(a);
