@@ -55,7 +55,8 @@ static const gw_cli_page PAGE = {
         "roofline: bytes that must move per second, over the same of memcpy (encode) or of\n"
         "d += s (decode) in the same run; with --feedback of r2 = r + g (encode). break_even: the\n"
         "link rate below which one encode and one decode cost less than the bytes they save.\n"
-        "topk is also set beside nth_element over a copy and a compaction. Without SPEC: the\n"
+        "topk is also set beside nth_element over a copy and a compaction, lowrank beside its\n"
+        "two products by BLAS alone. Without SPEC: the\n"
         "usual ones.",
     .example = "  gradwire bench codec natural:bits=8 dither:bits=4 -n 64Mi\n"
                "  gradwire bench codec --isa avx2 --threads 2 --json",
@@ -80,7 +81,8 @@ typedef struct subject {
     timing encode, decode;
     size_t kept;      /* topk: how many it sends, beside nth_element; else 0 */
     uint32_t *chosen; /* index and value of each */
-    timing nth;
+    size_t rank;      /* lowrank: beside its two bare products; else 0 */
+    timing beside;
 } subject;
 
 typedef struct bench {
@@ -200,7 +202,7 @@ static bool time_nth_element(bench *b, subject *s, size_t round)
             b->after[s->chosen[j]] = 0;
         }
     }
-    s->nth.seconds[round] = (gw_cli_now() - begin) / (double)b->inner;
+    s->beside.seconds[round] = (gw_cli_now() - begin) / (double)b->inner;
     if (s->params.value[TOPK_VALUES] == 0 &&
         memcmp(value, s->expected, s->kept * sizeof(float)) != 0) {
         gw_cli_error("%s: nth_element chose other numbers", s->spec);
@@ -209,10 +211,24 @@ static bool time_nth_element(bench *b, subject *s, size_t round)
     return true;
 }
 
+/* Parameters of lowrank, in its order. */
+enum { LOWRANK_RANK, LOWRANK_COLS };
+
+/* The two products of the matrix that lowrank takes n numbers for, a short last row left out. */
+static void time_products(bench *b, subject *s, size_t round)
+{
+    size_t cols = (size_t)s->params.value[LOWRANK_COLS];
+    cols = cols != 0 ? cols : (size_t)ceil(sqrt((double)b->n));
+    s->beside.seconds[round] = gw_cli_time_products(b->in, b->n / cols, cols, s->rank, b->out);
+}
+
 static bool time_subject(bench *b, subject *s, size_t round)
 {
     if (s->kept != 0 && !time_nth_element(b, s, round)) {
         return false;
+    }
+    if (s->rank != 0) {
+        time_products(b, s, round);
     }
     double begin = gw_cli_now();
     for (size_t k = 0; k < b->inner; k++) {
@@ -354,6 +370,9 @@ static bool prepare(bench *b)
             s->kept = (size_t)fmax(1, floor(s->params.value[TOPK_DENSITY] * (double)b->n + 0.5));
             s->chosen = calloc(2 * s->kept, sizeof *s->chosen);
         }
+        if (s->params.codec == gw_codec_find("lowrank") && b->n >= 1024) {
+            s->rank = (size_t)s->params.value[LOWRANK_RANK];
+        }
         if (!s->expected || (s->kept != 0 && !s->chosen)) {
             gw_cli_out_of_memory();
             return false;
@@ -386,7 +405,7 @@ static void release(bench *b)
 typedef struct figures {
     double encode, decode, copy, add, encode_roof, decode_roof, ratio, break_even;
     double encode_low, encode_high, decode_low, decode_high;
-    double nth; /* nth_element, beside topk */
+    double beside; /* nth_element, or two bare products */
 } figures;
 
 static figures figures_of(bench *b, subject *s)
@@ -404,7 +423,9 @@ static figures figures_of(bench *b, subject *s)
                                 : ((bytes + payload) / encode_s) / (2 * bytes / copy_s);
     f.decode_roof = ((2 * bytes + payload) / decode_s) / (3 * bytes / add_s);
     f.break_even = 8 * (1 - 1 / f.ratio) / (1 / f.encode + 1 / f.decode);
-    f.nth = s->kept != 0 ? 1e-9 * bytes / median(&s->nth, b->rounds) : 0;
+    if (s->kept != 0 || s->rank != 0) {
+        f.beside = 1e-9 * bytes / median(&s->beside, b->rounds);
+    }
     f.encode_low = 1e-9 * bytes / s->encode.seconds[b->rounds - 1];
     f.encode_high = 1e-9 * bytes / s->encode.seconds[0];
     f.decode_low = 1e-9 * bytes / s->decode.seconds[b->rounds - 1];
@@ -439,7 +460,10 @@ static bool print_json(bench *b)
             (json_int_t)b->rounds, "workspace_bytes", (json_int_t)s->workspace, "feedback",
             (int)b->feedback);
         if (s->kept != 0) {
-            (void)json_object_set_new(one, "nth_element_gbps", json_real(f.nth));
+            (void)json_object_set_new(one, "nth_element_gbps", json_real(f.beside));
+        }
+        if (s->rank != 0) {
+            (void)json_object_set_new(one, "products_gbps", json_real(f.beside));
         }
         json_array_append_new(all, one);
     }
@@ -484,7 +508,12 @@ static bool print_table(bench *b)
             const figures f = figures_of(b, s);
             (void)printf(
                 "%s: %.1f times as fast as nth_element and a compaction, %.2f GB/s on one thread\n",
-                s->spec, f.encode / f.nth, f.nth);
+                s->spec, f.encode / f.beside, f.beside);
+        }
+        if (s->rank != 0) {
+            const figures f = figures_of(b, s);
+            (void)printf("%s: %.2f of the speed of its two bare products by BLAS, %.2f GB/s\n",
+                         s->spec, f.encode / f.beside, f.beside);
         }
     }
     return true;

@@ -19,4 +19,9 @@ double gw_cli_time_reference(gw_cli_reference what, float *d, const float *s, co
 void gw_cli_select_largest(const float *x, size_t n, size_t kept, uint32_t *magnitude,
                            uint32_t *index, float *value);
 
+/* Seconds of the two products of a matrix with thin factors, through CBLAS and nothing else: rows × cols
+ * by cols × rank, and the transposed. 0 in a build without BLAS. `factors`: rank · (rows + cols) numbers. */
+double gw_cli_time_products(const float *matrix, size_t rows, size_t cols, size_t rank,
+                            float *factors);
+
 #endif

@@ -20,8 +20,8 @@
 enum { BIN, FACTOR, CAP };
 enum { HEADER = 16, SMALL_BIN = 63, SUM_RUN = 256 };
 enum { ENTRIES, BITMAP, NON_FINITE };
-/* Elements of a block, unless a bin has more; elements from which r′ is written around the cache: 16 MiB. */
-enum { BLOCK = 1024, PAST_CACHE = 4 << 20 };
+/* Elements of a block, unless a bin has more. */
+enum { BLOCK = 1024 };
 
 static const gw_param_info params[] = {
     {"bin", "elements of a bin; 50 for convolutions, 500 for others", 1, 16383, 500, NULL, 0},
@@ -112,7 +112,7 @@ static uint64_t marks(const uint32_t *keys, uint32_t limit)
 
 #include "codec/adacomp_bins.h"
 
-const gw_adacomp_kernels gw_adacomp_scalar = {bins, NULL, NULL};
+const gw_adacomp_kernels gw_adacomp_scalar = {bins, NULL};
 
 /* ---- first pass ---- */
 
@@ -154,8 +154,7 @@ static void run_survey(const gw_job *job, gw_source *source, const places *room,
 {
     const gw_adacomp_kernels *kernels = job->kernels;
     const size_t block = block_of(job->params), bin = gw_param(job->params, BIN);
-    const int past =
-        source->after != NULL && kernels->write_past != NULL && source->count >= PAST_CACHE;
+    const int past = source->past && kernels->write_past != NULL;
     mean sum = {0};
     uint64_t used = 0, empty = 0;
     room->sent[0] = 0;
@@ -190,7 +189,7 @@ static void run_survey(const gw_job *job, gw_source *source, const places *room,
         }
     }
     if (past) {
-        kernels->written();
+        gw_stores_done();
     }
     source->summed = source->count;
     s->sent = room->sent;

@@ -25,10 +25,8 @@ enum { GW_ADACOMP_SLACK = 64 };
 typedef struct gw_adacomp_kernels {
     /* Does a block; returns the bytes of its entries, and adds the bins without any to *empty. */
     size_t (*bins)(const gw_adacomp_block *block, uint64_t *empty);
-    /* dst = src around the cache; `written` is called once behind the last. NULL where the instruction set has no
-     * such stores. */
+    /* dst = src around the cache; NULL where the instruction set has no such stores. */
     void (*write_past)(float *dst, const float *src, size_t n);
-    void (*written)(void);
 } gw_adacomp_kernels;
 
 extern const gw_adacomp_kernels gw_adacomp_scalar;

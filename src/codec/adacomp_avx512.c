@@ -187,9 +187,4 @@ static void write_past(float *dst, const float *src, size_t n)
     memcpy(dst + i, src + i, (n - i) * sizeof(float));
 }
 
-static void written(void)
-{
-    _mm_sfence();
-}
-
-const gw_adacomp_kernels gw_adacomp_avx512 = {bins, write_past, written};
+const gw_adacomp_kernels gw_adacomp_avx512 = {bins, write_past};

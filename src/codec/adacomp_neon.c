@@ -45,4 +45,4 @@ static inline uint64_t marks(const uint32_t *keys, uint32_t limit)
 
 #include "codec/adacomp_bins.h"
 
-const gw_adacomp_kernels gw_adacomp_neon = {bins, NULL, NULL};
+const gw_adacomp_kernels gw_adacomp_neon = {bins, NULL};
