@@ -49,8 +49,8 @@ static uint64_t hash_plan(const gw_step *s, uint32_t layer)
 static record own_record(const gw_step *s)
 {
     const gw_step_config *c = &s->config;
-    const uint64_t config[] = {c->seed,           c->lanes,  c->piece, c->fuse_below,
-                               c->ranks_per_node, s->number, 0};
+    const uint64_t config[] = {c->seed,           c->lanes,  c->piece,        c->fuse_below,
+                               c->ranks_per_node, s->number, (uint64_t)c->sum};
     record r = {gw_version(), s->n_layers, gw_payload_hash(config, sizeof config, 0), 0, 0};
     for (uint32_t i = 0; i < s->n_layers; i++) {
         r.names = (r.names ^ hash_name(&s->layers[i])) * 0x9E3779B97F4A7C15u;
@@ -147,7 +147,7 @@ static gw_status compare(gw_step *s, const record *all, gw_why *why)
         if (all[i].config != own->config) {
             return gw_fail(why, GW_ERR_DISAGREE,
                            "rank %u and rank %u differ in seed, step number, lanes, piece, "
-                           "fuse_below or ranks_per_node",
+                           "fuse_below, ranks_per_node or sum",
                            i, me);
         }
     }

@@ -29,6 +29,11 @@ static int divide(float *x, uint64_t n, uint32_t ranks)
     return bad >> 31 != 0;
 }
 
+static uint32_t divisor(const gw_step *s)
+{
+    return s->config.sum ? 1 : s->config.comm->ranks;
+}
+
 /* Coding this gradient once, and how far it moved. */
 static double rel_error(gw_step *s, uint32_t layer, const float *values)
 {
@@ -176,7 +181,7 @@ static gw_status end_fusion(gw_step *s, const gw_fusion *f, gw_why *why)
     gw_status status = gw_exchange_commit(f->exchange, why); /* it has no residuals */
     for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
         gw_layer *l = &s->layers[s->fused[f->first + i]];
-        l->bad = divide(f->values + at, l->elements, s->config.comm->ranks);
+        l->bad = divide(f->values + at, l->elements, divisor(s));
         if (i == 0) { /* bytes and times of the whole stand at its first layer */
             add_stats(&l->stats, gw_exchange_stats_of(f->exchange));
         }
@@ -193,7 +198,7 @@ static gw_status end_task(gw_step *s, const gw_task *t, gw_why *why)
     }
     gw_layer *l = &s->layers[t->layer];
     float *values = values_of(l);
-    l->bad |= divide(values + t->first, t->elements, s->config.comm->ranks);
+    l->bad |= divide(values + t->first, t->elements, divisor(s));
     l->pieces_done++;
     return l->pieces_done == l->n_pieces ? close_layer(s, t->layer, values, why) : GW_OK;
 }
