@@ -34,7 +34,11 @@ struct gw_exchange {
     uint32_t most_members;
     int fixed_size;
     uint64_t slot[GW_ROUTE_MAX_STEPS]; /* of the store, by move; UINT64_MAX: none */
-    float *state, *state_after;        /* of a codec with rounds */
+    /* what a codec with rounds remembers: in the store, or without one in memory of its own */
+    uint64_t state_slot;
+    float *own_state;
+    const float *state;
+    float *state_after;
 
     /* the run */
     gw_lane lane;
