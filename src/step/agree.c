@@ -103,7 +103,7 @@ static words describe(const gw_layer *l)
     memset(&w, 0, sizeof w);
     (void)snprintf(w.of[0], WORD, "'%.100s'", l->name);
     if (strlen(l->name) > 100) {
-        (void)snprintf(w.of[0], WORD, "'%.100s…' (hash %016llx)", l->name,
+        (void)snprintf(w.of[0], WORD, "'%.100s…' hash:%016llx", l->name,
                        (unsigned long long)gw_payload_hash(l->name, strlen(l->name), 0));
     }
     (void)snprintf(w.of[1], WORD, "%llu elements of %s", (unsigned long long)l->elements,
