@@ -128,8 +128,8 @@ typedef struct gw_payload {
  * then GW_ADD, then a division leave in an fp32 tensor, but block by block while it is in cache. *finite says
  * whether all of it is. Everything is checked before `out` is touched. Needs no workspace. */
 GW_API gw_status gw_decode_sum(const gw_params *params, const gw_exec *exec,
-                               const gw_payload *payloads, size_t n, float divisor, gw_tensor *out,
-                               int *finite, gw_why *why);
+                               const gw_payload *payloads, size_t n, uint32_t divisor,
+                               gw_tensor *out, int *finite, gw_why *why);
 
 #ifdef __cplusplus
 }

@@ -25,7 +25,7 @@ typedef struct gw_exchange_config {
     uint32_t ranks, ranks_per_node, rank;
     uint64_t first, elements; /* of the tensor; `first` is a multiple of the codec's grain */
     gw_exec exec;             /* its workspace is not looked at: begin brings one */
-    float divisor;            /* the sum is divided by this in the end; 0 is 1 */
+    uint32_t divisor;         /* the sum is divided by this in the end; 0 is 1 */
     /* Where residuals are kept, for codecs that want feedback; NULL: nothing is fed back. `piece` tells
      * apart the exchanges of one tensor that is cut (`first`). */
     gw_feedback *store;

@@ -1,6 +1,6 @@
 /* Many payloads of one tensor, decoded and summed block by block: memory sees each payload and the sum once,
  * where one decoding after the other would read and write the sum as many times as there are payloads. */
-#include "base/convert.h"
+#include "base/divide.h"
 #include "base/pool.h"
 #include "codec/codec_impl.h"
 
@@ -16,21 +16,9 @@ typedef struct sum {
     const gw_payload *payloads;
     size_t n, count, per_part; /* per_part: elements, whole blocks */
     float *out;
-    float divisor;
+    uint32_t divisor;
     int bad[GW_POOL_MAX_THREADS]; /* by part */
 } sum;
-
-/* Over the divisor; 1 if one of the results is not finite. */
-static int divide(float *x, size_t n, float divisor)
-{
-    uint32_t bad = 0;
-    for (size_t i = 0; i < n; i++) {
-        x[i] /= divisor;
-        /* an exponent of all ones carries into the top bit */
-        bad |= (gw_bits(x[i]) & GW_ABS_MASK) + 0x00800000u;
-    }
-    return bad >> 31 != 0;
-}
 
 static size_t least(size_t a, size_t b)
 {
@@ -50,7 +38,7 @@ static void sum_part(void *arg, unsigned index)
             codec->decode(&s->job, (const uint8_t *)s->payloads[i].bytes + from, m,
                           i == 0 ? GW_SET : GW_ADD, s->out + at);
         }
-        s->bad[index] |= divide(s->out + at, m, s->divisor);
+        s->bad[index] |= gw_divide(s->out + at, m, s->divisor);
     }
     gw_fp_leave(caller);
 }
@@ -73,7 +61,7 @@ static void sum_selected(sum *s)
                                first + i == 0 ? GW_SET : GW_ADD, s->out + at);
             }
             if (first + n == s->n) {
-                s->bad[0] |= divide(s->out + at, m, s->divisor);
+                s->bad[0] |= gw_divide(s->out + at, m, s->divisor);
             }
         }
     }
@@ -81,15 +69,15 @@ static void sum_selected(sum *s)
 }
 
 static gw_status check(const gw_params *params, const gw_payload *payloads, size_t n,
-                       const gw_tensor *out, const int *finite, gw_why *why)
+                       uint32_t divisor, const gw_tensor *out, const int *finite, gw_why *why)
 {
     gw_status status = gw_params_check(params, why);
     if (status != GW_OK) {
         return status;
     }
-    if (payloads == NULL || n == 0 || out == NULL || out->dtype != GW_F32 || finite == NULL ||
-        out->count > SIZE_MAX / 8 || (out->data == NULL && out->count != 0)) {
-        return gw_fail(why, GW_ERR_ARG, "payloads and an fp32 tensor are needed");
+    if (payloads == NULL || n == 0 || divisor == 0 || out == NULL || out->dtype != GW_F32 ||
+        finite == NULL || out->count > SIZE_MAX / 8 || (out->data == NULL && out->count != 0)) {
+        return gw_fail(why, GW_ERR_ARG, "payloads, a divisor and an fp32 tensor are needed");
     }
     for (size_t i = 0; i < n && status == GW_OK; i++) {
         status = gw_payload_check(params, payloads[i].bytes, payloads[i].size, out->count, why);
@@ -98,9 +86,9 @@ static gw_status check(const gw_params *params, const gw_payload *payloads, size
 }
 
 gw_status gw_decode_sum(const gw_params *params, const gw_exec *exec, const gw_payload *payloads,
-                        size_t n, float divisor, gw_tensor *out, int *finite, gw_why *why)
+                        size_t n, uint32_t divisor, gw_tensor *out, int *finite, gw_why *why)
 {
-    gw_status status = check(params, payloads, n, out, finite, why);
+    gw_status status = check(params, payloads, n, divisor, out, finite, why);
     gw_isa isa = GW_ISA_AUTO;
     if (status == GW_OK) {
         status = gw_codec_choose_isa(params->codec, exec, &isa);

@@ -98,7 +98,7 @@ static gw_status open_seals(gw_exchange *x, uint32_t piece, gw_why *why)
     return GW_OK;
 }
 
-gw_status gw_bundle_decode(gw_exchange *x, const gw_move *m, float divisor, gw_why *why)
+gw_status gw_bundle_decode(gw_exchange *x, const gw_move *m, uint32_t divisor, gw_why *why)
 {
     const gw_bundle *b = &x->bundle;
     for (uint32_t p = 0; p < b->pieces; p++) {

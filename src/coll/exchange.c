@@ -4,6 +4,7 @@
 #include "coll/exchange.h"
 
 #include "base/arena.h"
+#include "base/divide.h"
 #include "base/pool.h"
 
 #include <stdio.h>
@@ -326,7 +327,7 @@ gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
     x->move = x->phase = x->round = 0;
     x->request = NULL;
     x->stats = (gw_exchange_stats){.finite = 1};
-    x->divided = 0;
+    x->divided = x->looked = 0;
     x->running = 1;
     return GW_OK;
 }
@@ -436,25 +437,30 @@ static gw_status collective(gw_exchange *x, const gw_move *m, int *arrived, gw_w
                    : gw_bundle_collective(x, m, arrived, why);
 }
 
-static float divisor(const gw_exchange *x)
+static uint32_t divisor(const gw_exchange *x)
 {
     return x->config.divisor != 0 ? x->config.divisor : 1;
 }
 
-/* The division that no decode has done on its way. */
-static void divide(gw_exchange *x)
+uint32_t gw_exchange_last_divisor(const gw_exchange *x)
 {
-    const float by = divisor(x);
-    const uint64_t n = x->config.elements;
-    const double begin = now();
-    uint32_t bad = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        x->values[i] /= by;
-        /* an exponent of all ones carries into the top bit */
-        bad |= (gw_bits(x->values[i]) & GW_ABS_MASK) + 0x00800000u;
+    uint32_t next = x->move + 1;
+    while (next < x->program.n_moves && !x->program.move[next].runs) {
+        next++;
     }
-    x->stats.finite = bad >> 31 == 0;
-    x->divided = 1;
+    return !additive(x) && next == x->program.n_moves ? divisor(x) : 1;
+}
+
+/* What the last move has left to do. */
+static void finish(gw_exchange *x)
+{
+    const double begin = now();
+    const size_t n = (size_t)x->config.elements;
+    if (!x->looked) {
+        x->stats.finite =
+            !(x->divided ? gw_any_non_finite(x->values, n) : gw_divide(x->values, n, divisor(x)));
+    }
+    x->divided = x->looked = 1;
     x->stats.decode_seconds += now() - begin;
 }
 
@@ -469,10 +475,10 @@ static gw_status go_on(gw_exchange *x, gw_why *why)
         status = additive(x) ? encode_additive(x, m, why) : gw_bundle_encode(x, m, why);
         x->stats.encode_seconds += now() - begin;
     } else if (m->step.op == GW_OP_DECODE) {
-        x->divided = !additive(x) && x->move + 1 == x->program.n_moves;
-        x->stats.finite |= x->divided; /* only the result counts */
+        x->looked = x->divided = !additive(x) && x->move + 1 == x->program.n_moves;
+        x->stats.finite |= x->looked; /* only the result counts */
         status = additive(x) ? decode_additive(x, &again, why)
-                             : gw_bundle_decode(x, m, x->divided ? divisor(x) : 1, why);
+                             : gw_bundle_decode(x, m, gw_exchange_last_divisor(x), why);
         x->stats.decode_seconds += now() - begin;
     } else {
         arrived = 0;
@@ -510,8 +516,8 @@ gw_status gw_exchange_progress(gw_exchange *x, int *done, int *moved, gw_why *wh
         *moved = 1;
         return go_on(x, why);
     }
-    if (!x->divided) {
-        divide(x);
+    if (!x->looked) {
+        finish(x);
         *moved = 1;
     }
     *done = 1;

@@ -85,7 +85,7 @@ static void sums_are_decodings_in_turn(void **state)
             int finite = -1;
             gw_why why = {""};
             const gw_status status =
-                gw_decode_sum(&p, &r->exec, r->payloads, n, (float)n, &got, &finite, &why);
+                gw_decode_sum(&p, &r->exec, r->payloads, n, (uint32_t)n, &got, &finite, &why);
             CHECK(status == GW_OK, "%s: %s", spec, why.text);
             CHECK(differ(r->got, r->want, count) == 0, "%s, %zu payloads of %zu, %s", spec, n,
                   count, gw_isa_name((gw_isa)isa));
