@@ -12,7 +12,7 @@ payload=$(awk "BEGIN { print 0.94e-3 * $mbit }") latency=61
 
 "$netlab" up "$ranks" "${mbit}mbit" 1us
 trap '"$netlab" down' EXIT
-real=$("$netlab" mpirun --mca btl_tcp_flags 1 "$build/bench/bench_exchange_mpi" "${sizes[@]}")
+real=$("$netlab" mpirun --mca btl_tcp_flags 1 --mca btl_tcp_sndbuf 131072 --mca btl_tcp_rcvbuf 131072 "$build/bench/bench_exchange_mpi" "${sizes[@]}")
 virtual=$("$build/bench/bench_exchange" "$ranks" "$payload" "$latency" "${sizes[@]}")
 echo "| bytes | netlab, ms | threads, ms | threads / netlab | by the model, ms |"
 echo "|---|---|---|---|---|"
