@@ -258,7 +258,9 @@ gw_status gw_step_post(gw_step *s, uint32_t layer, const gw_tensor *gradient, gw
         status = gw_fail(why, GW_ERR_STATE, "layer '%.100s' is posted twice", l->name);
     } else {
         const double now = gw_step_now();
-        s->first_post = s->posted == 0 ? now : s->first_post;
+        if (s->posted == 0) { /* later the thread reads it without the lock */
+            s->first_post = now;
+        }
         l->gradient = *gradient;
         l->posted = 1;
         l->measured.posted = now - s->first_post;
