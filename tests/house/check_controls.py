@@ -13,16 +13,16 @@ import subprocess
 import sys
 import tempfile
 
-# what goes wrong, file, text (there once), its replacement, test that must turn red
+# what goes wrong, file, text (there once), its replacement, test that must turn red, more replacements
 FAULTS = [
     ("payloads summed in order of arrival", "src/coll/bundle.c",
-     "gw_decode(params, &exec, b->bytes + b->at[first_entry + i] + from, bytes,",
-     "gw_decode(params, &exec, b->bytes + b->at[first_entry + (i + x->config.rank) % b->payloads] + from, bytes,",
-     "coll_routes"),
+     "        for (uint32_t i = 0; i < b->payloads; i++) {\n            const size_t size",
+     "        for (uint32_t turn = 0; turn < b->payloads; turn++) {\n            const uint32_t i = (turn + x->config.rank) % b->payloads;\n"
+     "            const size_t size", "coll_routes", ("i == 0 ? GW_SET", "turn == 0 ? GW_SET")),
     ("numbers summed in order of arrival", "src/coll/dense.c",
      "        for (uint32_t i = 0; i < m->group.size; i++) {\n            const float *from =",
-     "        for (uint32_t k = 0, i = m->group.member; k < m->group.size; k++, i = (m->group.member + k) % m->group.size) {\n"
-     "#define i_is_0 k == 0\n            const float *from =", "step_step"),
+     "        for (uint32_t turn = 0; turn < m->group.size; turn++) {\n            const uint32_t i = (turn + m->group.member) % m->group.size;\n"
+     "            const float *from =", "step_step", ("if (i == 0) {", "if (turn == 0) {")),
     ("a rank keeps its own exact numbers", "src/coll/bundle.c", "i == 0 ? GW_SET : GW_ADD, &out, why);",
      "i == 0 && x->config.rank != 0 ? GW_SET : GW_ADD, &out, why);", "coll_routes"),
     ("residuals are reset", "src/coll/exchange.c", "gw_feedback_commit_checked(x->config.store, x->slot[i], NULL, why)",
@@ -70,13 +70,12 @@ def link(build, test, mutant, out):
 
 
 def turns_red(build, source, fault, folder):
-    _, path, old, new, test = fault
+    _, path, old, new, test, *more = fault
     text = (source / path).read_text()
-    assert text.count(old) == 1, f"{path} no longer has the text once that a fault replaces:\n{old}"
-    changed = text.replace(old, new)
-    if "i_is_0" in new:
-        changed = changed.replace("if (i == 0) {", "if (i_is_0) {")
-    mutant = compile_copy(build, source, path, changed, folder)
+    for before, after in [(old, new), *more]:
+        assert text.count(before) == 1, f"{path} no longer has the text once that a fault replaces:\n{before}"
+        text = text.replace(before, after)
+    mutant = compile_copy(build, source, path, text, folder)
     link(build, test, mutant, folder / "test")
     try:
         run = subprocess.run([folder / "test"], capture_output=True, text=True, timeout=60, check=False)

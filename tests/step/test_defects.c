@@ -246,7 +246,11 @@ static void any_size_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     for (uint64_t n = 1; n < 700; n = n * 3 + 1) {
         steps *s = &j->ends[rank];
         gw_layer_stats stats;
-        j->elements = n;
+        ranks_meet(all);
+        if (rank == 0) {
+            j->elements = n;
+        }
+        ranks_meet(all);
         open_one(j, rank, comm, 1);
         RANK_OK(gw_route_parse(&route, equal ? "hier2-sra" : "sra", NULL), "route");
         take_route(s, "dither:bits=4,bucket=64", &route);
