@@ -5,7 +5,8 @@ set -euo pipefail
 
 run=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libxxhash-dev libopenblas-dev)
 test=(g++ clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev libcmocka-dev python3 git
-    qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross)
+    qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+    libopenmpi-dev openmpi-bin libmpich-dev mpich)
 
 case "${1:-}" in
 run) wanted=("${run[@]}") ;;

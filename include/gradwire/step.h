@@ -29,6 +29,7 @@ typedef struct gw_step_config {
     unsigned threads;        /* for coding; 0: 1 */
     gw_isa isa;
     int own_thread;    /* 1: exchanges run on a thread of their own, beside backward; 0: in wait */
+    int sum;           /* 1: gradients become the sum, not the mean */
     int measure_error; /* 1: gw_layer_stats.rel_error, at the price of another coding */
 } gw_step_config;
 

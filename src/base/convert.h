@@ -16,8 +16,8 @@ typedef struct gw_convert {
     /* dst = a + b; dst may be a or b */
     void (*sum)(float *dst, const float *a, const float *b, size_t n);
     /* dst = a − b. With `past`, around the cache where the instruction set can: for results too large to
-     * be found there again. Meanwhile asks for 4n bytes at each of next[0] and next[1], unless NULL, so that
-     * memory is not idle while the block is worked on. */
+     * be found there again; the caller ends with gw_stores_done. Meanwhile asks for 4n bytes at each of next[0] and next[1], so that memory is
+     * not idle while the block is worked on. */
     void (*difference)(float *dst, const float *a, const float *b, size_t n, int past,
                        const void *const next[2]);
     uint32_t (*largest)(const float *x, size_t n); /* the largest |bits| */

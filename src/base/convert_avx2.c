@@ -83,11 +83,6 @@ static inline void store_past(float *dst, __m256 v)
     _mm256_stream_ps(dst, v);
 }
 
-static inline void stores_done(void)
-{
-    _mm_sfence();
-}
-
 #include "base/convert_loops.h"
 
 const gw_convert gw_convert_avx2 = {narrow, widen, add, sum, difference, largest};

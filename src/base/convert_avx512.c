@@ -73,11 +73,6 @@ static inline void store_past(float *dst, __m512 v)
     _mm512_stream_ps(dst, v);
 }
 
-static inline void stores_done(void)
-{
-    _mm_sfence();
-}
-
 #include "base/convert_loops.h"
 
 const gw_convert gw_convert_avx512 = {narrow, widen, add, sum, difference, largest};

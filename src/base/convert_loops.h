@@ -1,6 +1,6 @@
 /* The conversion loops, written once for every vector width. The including file defines, before:
  *   vec, ivec, LANES, load(from, src, i), store(to, dst, i, v), max_abs(top, v), top_lane(top), zero(), plus(a, b),
- *   minus(a, b), store_past(dst, v), stores_done()
+ *   minus(a, b), store_past(dst, v)
  * The dtype is a constant at every call, so that each loop is compiled for one of them. */
 
 static inline uint32_t narrow_to(gw_dtype to, const float *src, uint8_t *dst, size_t n)
@@ -82,21 +82,17 @@ static void difference(float *dst, const float *a, const float *b, size_t n, int
                        const void *const next[2])
 {
     const int around = past && (uintptr_t)dst % (4 * LANES) == 0;
-    const void *p = next[0] != NULL ? next[0] : a, *q = next[1] != NULL ? next[1] : a;
     size_t i = 0;
     for (; i + LANES <= n; i += LANES) {
         const vec v =
             minus(load(GW_F32, (const uint8_t *)a, i), load(GW_F32, (const uint8_t *)b, i));
-        gw_prefetch(p, 4 * i, 4 * LANES);
-        gw_prefetch(q, 4 * i, 4 * LANES);
+        gw_prefetch(next[0], 4 * i, 4 * LANES);
+        gw_prefetch(next[1], 4 * i, 4 * LANES);
         if (around) {
             store_past(dst + i, v);
         } else {
             store(GW_F32, (uint8_t *)dst, i, v);
         }
-    }
-    if (around) {
-        stores_done();
     }
     gw_convert_scalar.difference(dst + i, a + i, b + i, n - i, 0, next);
 }

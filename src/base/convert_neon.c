@@ -81,10 +81,6 @@ static inline void store_past(float *dst, vec v)
     store(GW_F32, (uint8_t *)dst, 0, v);
 }
 
-static inline void stores_done(void)
-{
-}
-
 #include "base/convert_loops.h"
 
 const gw_convert gw_convert_neon = {narrow, widen, add, sum, difference, largest};

@@ -46,4 +46,14 @@ static inline uint8x16_t gw_neon_negative(const uint32x4_t v[4])
     return vcltzq_s8(vreinterpretq_s8_u8(top));
 }
 
+/* Bit i of the mask is byte i's, all of whose bits are alike. */
+static inline uint32_t gw_neon_mask32(uint8x16_t a, uint8x16_t b)
+{
+    const uint8x16_t bit = gw_neon_bit_of_byte();
+    uint8x16_t sums = vpaddq_u8(vandq_u8(a, bit), vandq_u8(b, bit));
+    sums = vpaddq_u8(sums, sums);
+    sums = vpaddq_u8(sums, sums);
+    return vgetq_lane_u32(vreinterpretq_u32_u8(sums), 0);
+}
+
 #endif

@@ -94,6 +94,15 @@ GW_INLINE void gw_prefetch(const void *p, size_t ahead, size_t bytes)
     }
 }
 
+/* After stores around the cache, before another thread is told that they are there. Once a call: it waits
+ * for memory. */
+static inline void gw_stores_done(void)
+{
+#if defined(__x86_64__)
+    _mm_sfence();
+#endif
+}
+
 /* A host program may have switched subnormals off or rounding to another direction; our bytes
  * must not depend on it. Enter before a codec's arithmetic, leave with what enter returned. */
 static inline uint32_t gw_fp_enter(void)

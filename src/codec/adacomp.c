@@ -3,18 +3,25 @@
  * docs/wire-format.md 3.8. Patents may cover it: docs/codecs.md.
  *
  * The scale is the mean of all bins' maxima, so a residual is final only after the last bin. First
- * pass, bin by bin in cache: maximum, then marks in a bitmap, G to r′. Second pass, over the marks
- * alone: entries, and the scale off r′. */
+ * pass, block by block in cache: G to r′, and entries, which do not hold the scale, to the payload; also
+ * a bitmap of what they send. Second pass, over the entries alone: the scale off r′. Where a bitmap is
+ * shorter or the cap cuts, the second pass writes the payload anew from the bitmap. */
 #include "codec/adacomp.h"
 
+#include "base/arena.h"
 #include "base/little_endian.h"
 #include "codec/source.h"
 
 #include <string.h>
 
+#ifndef BLK
+#    define BLK 1024
+#endif
 enum { BIN, FACTOR, CAP };
 enum { HEADER = 16, SMALL_BIN = 63, SUM_RUN = 256 };
 enum { ENTRIES, BITMAP, NON_FINITE };
+/* Elements of a block, unless a bin has more. */
+enum { BLOCK = 1024 };
 
 static const gw_param_info params[] = {
     {"bin", "elements of a bin; 50 for convolutions, 500 for others", 1, 16383, 500, NULL, 0},
@@ -52,40 +59,60 @@ static uint64_t bytes(const gw_params *p, uint64_t count)
     return cap == 0 ? HEADER + 2 * bitmap : cap > least ? cap : least;
 }
 
-/* Workspace: the bitmap of what is sent, one word more than it needs. */
+/* Elements of a block: whole bins. */
+static size_t block_of(const gw_params *p)
+{
+    const size_t bin = gw_param(p, BIN);
+    return bin < BLOCK ? BLOCK / bin * bin : bin;
+}
+
+/* Workspace: the bitmap of what is sent, one word more than it needs; and of one block g in fp32, G, keys, the
+ * bins' maxima and the entries. */
+typedef struct places {
+    uint64_t *sent;
+    float *g, *G;
+    uint32_t *keys, *tops;
+    uint8_t *entries;
+} places;
+
+static places cut_places(gw_arena *arena, const gw_params *p, uint64_t count)
+{
+    const size_t block = block_of(p), bin = gw_param(p, BIN);
+    return (places){.sent =
+                        gw_arena_take(arena, (size_t)gw_ceil_div(count, 64) + 1, sizeof(uint64_t)),
+                    .g = gw_arena_take(arena, block, sizeof(float)),
+                    .G = gw_arena_take(arena, block, sizeof(float)),
+                    .keys = gw_arena_take(arena, bin + 63, sizeof(uint32_t)),
+                    .tops = gw_arena_take(arena, block / bin, sizeof(uint32_t)),
+                    .entries = gw_arena_take(arena, entry_bytes(p) * block + GW_ADACOMP_SLACK, 1)};
+}
+
 static uint64_t select_bytes(const gw_params *p, uint64_t count)
 {
-    (void)p;
-    return (gw_ceil_div(count, 64) + 1) * sizeof(uint64_t);
+    gw_arena arena = gw_arena_measuring();
+    (void)cut_places(&arena, p, count);
+    return gw_arena_need(&arena);
 }
 
 /* ---- scalar loops ---- */
 
-static uint32_t top(const float *g, const float *r, size_t n)
+static uint32_t sums(const gw_adacomp_block *b, size_t i, size_t n)
 {
-    uint32_t largest = 0;
-    for (size_t i = 0; i < n; i++) {
-        const uint32_t a = gw_bits(r != NULL ? g[i] + r[i] : g[i]) & GW_ABS_MASK;
-        largest = a > largest ? a : largest;
-    }
-    return largest;
+    return gw_adacomp_tail(b, i, 0, n);
 }
 
-static void mark(const float *g, const float *r, size_t n, float d, uint32_t limit, float *after,
-                 uint64_t *sent, uint64_t at)
+static uint64_t marks(const uint32_t *keys, uint32_t limit)
 {
-    for (size_t i = 0; i < n; i++) {
-        const float fresh = g[i], G = r != NULL ? fresh + r[i] : fresh;
-        if (after != NULL) {
-            after[i] = G;
-        }
-        if (gw_adacomp_sends(G, fresh, d, limit)) {
-            sent[(at + i) / 64] |= (uint64_t)1 << (at + i) % 64;
-        }
+    uint64_t word = 0;
+    for (size_t j = 0; j < 64; j++) {
+        word |= (uint64_t)((keys[j] & GW_ABS_MASK) >= limit) << j;
     }
+    return word;
 }
 
-const gw_adacomp_kernels gw_adacomp_scalar = {top, mark};
+#include "codec/adacomp_bins.h"
+
+const gw_adacomp_kernels gw_adacomp_scalar = {bins, NULL};
 
 /* ---- first pass ---- */
 
@@ -96,70 +123,79 @@ typedef struct survey {
     uint64_t non_finite;
 } survey;
 
-/* Bits set in [begin, end). */
-static uint64_t count_bits(const uint64_t *bits, uint64_t begin, uint64_t end)
+/* The sum of section 8 of docs/numerics.md, bin by bin. */
+typedef struct mean {
+    double total, run;
+    uint64_t number;
+} mean;
+
+static void mean_add(mean *m, uint32_t top)
 {
-    uint64_t n = 0;
-    while (begin < end) {
-        const uint64_t shift = begin % 64, left = end - begin,
-                       here = 64 - shift < left ? 64 - shift : left;
-        const uint64_t word = bits[begin / 64] >> shift;
-        n += (uint64_t)__builtin_popcountll(here < 64 ? word & (((uint64_t)1 << here) - 1) : word);
-        begin += here;
+    m->run += (double)gw_float(top);
+    if (++m->number % SUM_RUN == 0) {
+        m->total += m->run;
+        m->run = 0;
     }
-    return n;
 }
 
-/* Bins may be longer than a block of fp16 or bf16 that is widened at once: those are cut at whole bins, or
- * the bin is taken in pieces. fp32 has no such limit. */
-static void survey_bin(const gw_job *job, gw_source *source, uint64_t at, size_t n, survey *s,
-                       uint32_t *largest)
+/* g of n elements in fp32. */
+static const float *gradient(const gw_source *source, const places *room, uint64_t at, size_t n)
+{
+    if (source->dtype == GW_F32) {
+        return (const float *)(const void *)source->in + at;
+    }
+    source->convert->widen(source->dtype, source->in + 2 * at, room->g, n);
+    return room->g;
+}
+
+/* Entries go to `begin` as long as `most` bytes hold them: all, or they are not used. */
+static void run_survey(const gw_job *job, gw_source *source, const places *room, uint8_t *begin,
+                       uint64_t most, survey *s)
 {
     const gw_adacomp_kernels *kernels = job->kernels;
-    const float d = (float)(job->params->value[FACTOR] - 1);
-    const size_t piece = source->dtype == GW_F32 ? n : GW_SOURCE_BLOCK;
-    *largest = 0;
-    for (size_t i = 0; i < n; i += piece) {
-        const size_t m = n - i < piece ? n - i : piece;
-        const float *g = gw_source_gradient(source, at + i, m);
-        const uint32_t t =
-            kernels->top(g, source->residual != NULL ? source->residual + at + i : NULL, m);
-        *largest = t > *largest ? t : *largest;
-    }
-    for (size_t i = 0; i < n; i += piece) {
-        const size_t m = n - i < piece ? n - i : piece;
-        const float *g = gw_source_gradient(source, at + i, m);
-        const float *r = source->residual != NULL ? source->residual + at + i : NULL;
-        /* a dead bin sends nothing: a limit of 0 would let every H pass, but G = 0 stops them */
-        kernels->mark(g, r, m, d, *largest, source->after != NULL ? source->after + at + i : NULL,
-                      s->sent, at + i);
-    }
-}
-
-static void run_survey(const gw_job *job, gw_source *source, survey *s)
-{
-    const size_t bin = gw_param(job->params, BIN);
-    double total = 0, run = 0;
-    uint64_t number = 0;
-    memset(s->sent, 0, (size_t)select_bytes(job->params, source->count));
-    for (uint64_t at = 0; at < source->count; at += bin) {
-        const size_t n = source->count - at < bin ? (size_t)(source->count - at) : bin;
-        uint32_t largest;
-        survey_bin(job, source, at, n, s, &largest);
-        source->summed = at + n;
-        for (size_t i = 0; largest >= GW_INF_BITS && i < n; i++) {
-            s->non_finite += (gw_bits(gw_source_one(source, at + i)) & GW_ABS_MASK) >= GW_INF_BITS;
+    const size_t block = block_of(job->params), bin = gw_param(job->params, BIN);
+    const int past = source->past && kernels->write_past != NULL;
+    mean sum = {0};
+    uint64_t used = 0, empty = 0;
+    room->sent[0] = 0;
+    for (uint64_t at = 0; at < source->count; at += block) {
+        const size_t n = source->count - at < block ? (size_t)(source->count - at) : block;
+        const gw_adacomp_block b = {.g = gradient(source, room, at, n),
+                                    .r = source->residual != NULL ? source->residual + at : NULL,
+                                    .G = source->after != NULL && !past ? source->after + at
+                                                                        : room->G,
+                                    .keys = room->keys,
+                                    .tops = room->tops,
+                                    .sent = room->sent,
+                                    .entries = room->entries,
+                                    .at = at,
+                                    .n = n,
+                                    .bin = bin,
+                                    .d = (float)(job->params->value[FACTOR] - 1),
+                                    .sign_at = index_bits(job->params)};
+        const size_t bytes = kernels->bins(&b, &empty);
+        if (used + bytes <= most) {
+            memcpy(begin + used, b.entries, bytes);
         }
-        run += (double)gw_float(largest);
-        if (++number % SUM_RUN == 0) {
-            total += run;
-            run = 0;
+        used += bytes;
+        uint32_t largest = 0;
+        for (size_t i = 0; i < gw_ceil_div(n, bin); i++) {
+            mean_add(&sum, b.tops[i]);
+            largest = b.tops[i] > largest ? b.tops[i] : largest;
         }
-        const uint64_t here = count_bits(s->sent, at, at + n);
-        s->chosen += here;
-        s->entries += here > 0 ? here : 1;
+        s->non_finite += largest >= GW_INF_BITS ? gw_count_non_finite(b.G, n) : 0;
+        if (past) {
+            kernels->write_past(source->after + at, b.G, n);
+        }
     }
-    s->scale = number > 0 ? (float)((total + run) / (double)number) : 0;
+    if (past) {
+        gw_stores_done();
+    }
+    source->summed = source->count;
+    s->sent = room->sent;
+    s->entries = used / entry_bytes(job->params);
+    s->chosen = s->entries - empty;
+    s->scale = sum.number > 0 ? (float)((sum.total + sum.run) / (double)sum.number) : 0;
 }
 
 /* ---- what fits ---- */
@@ -234,17 +270,6 @@ static void ask_ahead(const gw_source *source, const uint64_t *sent, uint64_t w)
     }
 }
 
-static uint8_t *close_bin(uint8_t *out, uint32_t width, int any)
-{
-    if (any) {
-        out[-1] |= 0x80; /* last */
-        return out;
-    }
-    memset(out, 0xFF, width);
-    out[width - 1] = 0xBF; /* index all ones, sign 0, last */
-    return out + width;
-}
-
 size_t gw_adacomp_entries(const gw_params *p, gw_source *source, const uint64_t *sent, float scale,
                           uint8_t *begin)
 {
@@ -252,13 +277,13 @@ size_t gw_adacomp_entries(const gw_params *p, gw_source *source, const uint64_t 
     const uint64_t bin = gw_param(p, BIN);
     uint64_t first = 0; /* of the open bin */
     uint8_t *out = begin;
-    int any = 0;
+    size_t any = 0;
     for (uint64_t w = 0; w < gw_ceil_div(source->count, 64); w++) {
         ask_ahead(source, sent, w);
         for (uint64_t word = sent[w]; word != 0; word &= word - 1) {
             const uint64_t i = 64 * w + (uint64_t)__builtin_ctzll(word);
             for (; i >= first + bin; first += bin, any = 0) {
-                out = close_bin(out, width, any);
+                out = gw_adacomp_close(out, sign_at, any);
             }
             const uint32_t entry = (uint32_t)(i - first) | take(source, scale, i) << sign_at;
             out[0] = (uint8_t)entry;
@@ -270,7 +295,7 @@ size_t gw_adacomp_entries(const gw_params *p, gw_source *source, const uint64_t 
         }
     }
     for (; first < source->count; first += bin, any = 0) {
-        out = close_bin(out, width, any);
+        out = gw_adacomp_close(out, sign_at, any);
     }
     return (size_t)(out - begin);
 }
@@ -292,11 +317,59 @@ static size_t write_bitmap(gw_source *source, const survey *s, uint8_t *begin)
     return (size_t)(bitmap + gw_ceil_div(s->chosen, 8));
 }
 
+/* Some of the elements that entries name: where they stand in r′, and what to take off. */
+enum { BATCH = 32 };
+typedef struct batch {
+    float *at[BATCH];
+    float value[BATCH];
+    size_t n;
+} batch;
+
+/* Reads up to BATCH entries from number j on, and asks for their elements. *first is the open bin's first. */
+static uint64_t name_batch(batch *b, const uint8_t *entries, uint64_t j, uint64_t n, uint32_t bits,
+                           uint64_t bin, float scale, float **first)
+{
+    const uint32_t empty = (1u << bits) - 1;
+    const uint64_t end = n - j < BATCH ? n : j + BATCH;
+    b->n = 0;
+    for (; j < end; j++) {
+        const uint32_t e = bits == 6 ? entries[j] : gw_get_u16(entries + 2 * j), index = e & empty;
+        b->at[b->n] = *first + index;
+        b->value[b->n] = gw_adacomp_value(scale, e >> bits & 1);
+        gw_prefetch(b->at[b->n], 0, 1);
+        b->n += index != empty; /* of a bin without elements nothing is kept */
+        *first += e >> (bits + 1) ? bin : 0;
+    }
+    return j;
+}
+
+/* Takes what the entries say off r′. Single elements, far apart, which the processor does not foresee: each batch
+ * is asked for before the one before it is worked on. */
+static void settle(const gw_params *p, const uint8_t *entries, uint64_t n, float scale,
+                   float *after)
+{
+    batch both[2] = {{.n = 0}, {.n = 0}};
+    uint64_t j = 0;
+    for (unsigned turn = 0; j < n || both[turn % 2 ^ 1].n > 0; turn++) {
+        const batch *ready = &both[turn % 2 ^ 1];
+        j = name_batch(&both[turn % 2], entries, j, n, index_bits(p), gw_param(p, BIN), scale,
+                       &after);
+        for (size_t i = 0; i < ready->n; i++) {
+            *ready->at[i] -= ready->value[i];
+        }
+    }
+}
+
 static size_t select(const gw_job *job, gw_source *source, uint8_t *payload, void *workspace,
                      gw_report *report)
 {
-    survey s = {.sent = workspace};
-    run_survey(job, source, &s);
+    const gw_params *p = job->params;
+    const size_t most = (size_t)bytes(p, source->count) - HEADER;
+    gw_arena arena =
+        gw_arena_over((gw_workspace){workspace, (size_t)select_bytes(p, source->count)});
+    const places room = cut_places(&arena, p, source->count);
+    survey s = {0};
+    run_survey(job, source, &room, payload + HEADER, most, &s);
     memset(payload, 0, HEADER);
     if (s.non_finite != 0) {
         report->non_finite += s.non_finite;
@@ -304,17 +377,19 @@ static size_t select(const gw_job *job, gw_source *source, uint8_t *payload, voi
         gw_put_u32(payload + 4, GW_NAN_BITS);
         return HEADER;
     }
-    const int form = fit(job->params, source->count, &s, report);
-    size_t size = 0;
+    const uint64_t whole = s.entries * entry_bytes(p); /* bytes of the first pass */
+    const int form = fit(p, source->count, &s, report);
+    size_t size = (size_t)whole;
     payload[0] = (uint8_t)form;
     gw_put_u32(payload + 4, gw_bits(s.scale));
-    if (form == ENTRIES) {
-        size = gw_adacomp_entries(job->params, source, s.sent, s.scale, payload + HEADER);
-        gw_put_u64(payload + 8, size / entry_bytes(job->params));
-    } else {
+    if (form == BITMAP) {
         size = write_bitmap(source, &s, payload + HEADER);
-        gw_put_u64(payload + 8, s.chosen);
+    } else if (whole > most) { /* some were taken off */
+        size = gw_adacomp_entries(p, source, s.sent, s.scale, payload + HEADER);
+    } else if (source->after != NULL) {
+        settle(p, payload + HEADER, s.entries, s.scale, source->after);
     }
+    gw_put_u64(payload + 8, form == BITMAP ? s.chosen : size / entry_bytes(p));
     return HEADER + size;
 }
 
@@ -467,5 +542,6 @@ const gw_codec gw_codec_adacomp = {
     .select_bytes = select_bytes,
     .select = select,
     .scatter = scatter,
-    .kernels = {NULL, &gw_adacomp_scalar, GW_AVX2(gw_adacomp_avx2), GW_AVX512(gw_adacomp_avx512)},
+    .kernels = {NULL, &gw_adacomp_scalar, GW_AVX2(gw_adacomp_avx2), GW_AVX512(gw_adacomp_avx512),
+                GW_NEON(gw_adacomp_neon)},
 };

@@ -3,55 +3,61 @@
 
 #include <immintrin.h>
 
-static inline __m256 sum8(const float *g, const float *r, size_t i)
+static inline __m256i abs8(__m256i bits)
 {
-    const __m256 v = _mm256_loadu_ps(g + i);
-    return r != NULL ? _mm256_add_ps(v, _mm256_loadu_ps(r + i)) : v;
+    return _mm256_and_si256(bits, _mm256_set1_epi32((int)GW_ABS_MASK));
 }
 
-static inline __m256i abs8(__m256 x)
+static uint32_t sums(const gw_adacomp_block *b, size_t i, size_t n)
 {
-    return _mm256_and_si256(_mm256_castps_si256(x), _mm256_set1_epi32((int)GW_ABS_MASK));
-}
-
-static uint32_t top(const float *g, const float *r, size_t n)
-{
+    const __m256 d = _mm256_set1_ps(b->d), sign = _mm256_set1_ps(-0.0f);
     __m256i tops = _mm256_setzero_si256();
     uint32_t lane[8];
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        tops = _mm256_max_epu32(tops, abs8(sum8(g, r, i)));
+    size_t j = 0;
+    for (; j + 8 <= n; j += 8) {
+        const __m256 g = _mm256_loadu_ps(b->g + i + j);
+        const __m256 G = b->r != NULL ? _mm256_add_ps(g, _mm256_loadu_ps(b->r + i + j)) : g;
+        const __m256 H = _mm256_add_ps(G, _mm256_mul_ps(g, d));
+        const __m256i a = abs8(_mm256_castps_si256(G));
+        const __m256i none = _mm256_cmpeq_epi32(a, _mm256_setzero_si256());
+        const __m256i key =
+            _mm256_castps_si256(_mm256_or_ps(_mm256_and_ps(sign, G), _mm256_andnot_ps(sign, H)));
+        tops = _mm256_max_epu32(tops, a);
+        _mm256_storeu_ps(b->G + i + j, G);
+        _mm256_storeu_si256((__m256i *)(void *)(b->keys + j), _mm256_andnot_si256(none, key));
     }
-    uint32_t largest = gw_adacomp_scalar.top(g + i, r != NULL ? r + i : NULL, n - i);
+    uint32_t largest = gw_adacomp_tail(b, i, j, n);
     _mm256_storeu_si256((__m256i *)(void *)lane, tops);
-    for (int j = 0; j < 8; j++) {
-        largest = lane[j] > largest ? lane[j] : largest;
+    for (int k = 0; k < 8; k++) {
+        largest = lane[k] > largest ? lane[k] : largest;
     }
     return largest;
 }
 
-static void mark(const float *g, const float *r, size_t n, float d, uint32_t limit, float *after,
-                 uint64_t *sent, uint64_t at)
+static inline uint64_t marks(const uint32_t *keys, uint32_t limit)
 {
-    const __m256i least = _mm256_set1_epi32((int)limit), zero = _mm256_setzero_si256();
-    const __m256 factor = _mm256_set1_ps(d);
-    size_t i = 0;
-    for (; i + 8 <= n; i += 8) {
-        const __m256 fresh = _mm256_loadu_ps(g + i), G = sum8(g, r, i);
-        const __m256i size = abs8(_mm256_add_ps(G, _mm256_mul_ps(fresh, factor)));
-        const __m256i large = _mm256_cmpeq_epi32(_mm256_max_epu32(size, least), size);
-        const __m256i none = _mm256_cmpeq_epi32(abs8(G), zero);
-        const __m256i sends = _mm256_andnot_si256(none, large);
-        const uint32_t bits = (uint32_t)_mm256_movemask_ps(_mm256_castsi256_ps(sends));
-        if (after != NULL) {
-            _mm256_storeu_ps(after + i, G);
-        }
-        if (bits != 0) {
-            gw_adacomp_put(sent, at + i, bits);
-        }
+    const __m256i least = _mm256_set1_epi32((int)(limit - 1)); /* |key| and limit have no sign */
+    uint64_t word = 0;
+    for (size_t j = 0; j < 64; j += 8) {
+        const __m256i a = abs8(_mm256_loadu_si256((const __m256i *)(const void *)(keys + j)));
+        const __m256 large = _mm256_castsi256_ps(_mm256_cmpgt_epi32(a, least));
+        word |= (uint64_t)(uint32_t)_mm256_movemask_ps(large) << j;
     }
-    gw_adacomp_scalar.mark(g + i, r != NULL ? r + i : NULL, n - i, d, limit,
-                           after != NULL ? after + i : NULL, sent, at + i);
+    return word;
 }
 
-const gw_adacomp_kernels gw_adacomp_avx2 = {top, mark};
+#include "codec/adacomp_bins.h"
+
+static void write_past(float *dst, const float *src, size_t n)
+{
+    const size_t head = (0 - (uintptr_t)dst) % 64 / sizeof(float);
+    size_t i = head < n ? head : n;
+    memcpy(dst, src, i * sizeof(float));
+    for (; i + 16 <= n; i += 16) {
+        _mm256_stream_ps(dst + i, _mm256_loadu_ps(src + i));
+        _mm256_stream_ps(dst + i + 8, _mm256_loadu_ps(src + i + 8));
+    }
+    memcpy(dst + i, src + i, (n - i) * sizeof(float));
+}
+
+const gw_adacomp_kernels gw_adacomp_avx2 = {bins, write_past};

@@ -5,13 +5,20 @@
 
 #include "base/numeric.h"
 
-/* Is it sent? G is the number with its residual, g the newest gradient, d the factor less one, `top` the
- * largest |bits| of G in the bin. */
-GW_HD static inline int gw_adacomp_sends(float G, float g, float d, uint32_t top)
+/* What decides whether a number is sent: |H| with the sign of G, and zero where G is. G is the number with its
+ * residual, g the newest gradient, d the factor less one. */
+GW_HD static inline uint32_t gw_adacomp_key(float G, float g, float d)
 {
     const float soft = g * d;
     const float H = G + soft;
-    return (gw_bits(H) & GW_ABS_MASK) >= top && (gw_bits(G) & GW_ABS_MASK) != 0;
+    const uint32_t sign = gw_bits(G) & GW_SIGN_BIT;
+    return (gw_bits(G) & GW_ABS_MASK) != 0 ? (gw_bits(H) & GW_ABS_MASK) | sign : 0;
+}
+
+/* It is sent if |key| is at least this. `top` is the largest |bits| of G in the bin; of a dead bin nothing is sent. */
+GW_HD static inline uint32_t gw_adacomp_limit(uint32_t top)
+{
+    return top > 0 ? top : 1;
 }
 
 /* S or −S, by the sign of G. */

@@ -134,31 +134,42 @@ static size_t block_of(const gw_params *params)
     return grain > SMALL_BLOCK ? grain : SMALL_BLOCK;
 }
 
+/* Where the numbers of a block are, in fp32. */
+static const float *block_in(const call *c, part *mine, size_t at, size_t m)
+{
+    if (c->job.dtype == GW_F32) {
+        return (const float *)(const void *)c->in + at;
+    }
+    c->convert->widen(c->job.dtype, c->in + at * gw_dtype_size(c->job.dtype), mine->scratch, m);
+    return mine->scratch;
+}
+
 /* One block of a part that is encoded through the scratch: m elements at `at` of the tensor, whose
  * payload begins at `payload`. With feedback, g + r is coded and what was lost written to r′, all while
  * the block is in cache: memory sees g and r read and r′ written, once. */
 static void encode_block(const call *c, part *mine, size_t at, size_t m, uint8_t *payload)
 {
     const gw_codec *codec = c->job.params->codec;
-    if (c->job.dtype == GW_F32) { /* with feedback, or the scratch would not be used */
-        const float *g = (const float *)(const void *)c->in + at;
-        c->convert->sum(mine->scratch, g, c->residual + at, m);
-    } else {
-        c->convert->widen(c->job.dtype, c->in + at * gw_dtype_size(c->job.dtype), mine->scratch, m);
-        if (c->residual != NULL) {
-            c->convert->sum(mine->scratch, mine->scratch, c->residual + at, m);
-        }
+    const float *g = block_in(c, mine, at, m);
+    if (c->residual == NULL) {
+        codec->encode(&c->job, g, m, c->first + at, payload, &mine->report);
+        return;
     }
+    const size_t next = at + m < c->count ? at + m : at; /* at the end, what is in cache anyway */
+    const gw_fed_block f = {
+        .g = g,
+        .r = c->residual + at,
+        .after = c->residual_after + at,
+        .past = c->count >= PAST_CACHE,
+        .next = {c->in + next * gw_dtype_size(c->job.dtype), c->residual + next}};
+    if (codec->encode_feedback != NULL) {
+        codec->encode_feedback(&c->job, &f, m, payload, &mine->report);
+        return;
+    }
+    c->convert->sum(mine->scratch, g, f.r, m);
     codec->encode(&c->job, mine->scratch, m, c->first + at, payload, &mine->report);
-    if (c->residual != NULL) {
-        codec->decode(&c->job, payload, m, GW_SET, mine->decoded);
-        const size_t next = at + m;
-        const void *const ahead[2] = {next < c->count ? c->in + next * gw_dtype_size(c->job.dtype)
-                                                      : NULL,
-                                      next < c->count ? c->residual + next : NULL};
-        c->convert->difference(c->residual_after + at, mine->scratch, mine->decoded, m,
-                               c->count >= PAST_CACHE, ahead);
-    }
+    codec->decode(&c->job, payload, m, GW_SET, mine->decoded);
+    c->convert->difference(f.after, mine->scratch, mine->decoded, m, f.past, f.next);
 }
 
 static void encode_part(void *arg, unsigned index)
@@ -180,6 +191,7 @@ static void encode_part(void *arg, unsigned index)
         encode_block(c, mine, at, left < block ? left : block,
                      c->payload_out + params->codec->bytes(params, at));
     }
+    gw_stores_done();
     gw_fp_leave(caller);
 }
 
@@ -278,10 +290,12 @@ static size_t encode_selected(call *c, const gw_tensor *in, gw_report *report)
                         .count = in->count,
                         .residual = c->residual,
                         .after = c->residual_after,
+                        .past = in->count >= PAST_CACHE,
                         .scratch = c->only.scratch};
     const uint32_t caller = gw_fp_enter();
     const size_t written =
         c->job.params->codec->select(&c->job, &source, c->payload_out, c->selecting, report);
+    gw_stores_done();
     gw_fp_leave(caller);
     return written;
 }
@@ -372,30 +386,39 @@ gw_status gw_encode_feedback(const gw_params *params, const gw_exec *exec, const
     return GW_OK;
 }
 
+gw_status gw_payload_check(const gw_params *params, const void *payload, size_t size, size_t count,
+                           gw_why *why)
+{
+    const size_t bytes = (size_t)params->codec->bytes(params, count);
+    const int fixed = (params->codec->flags(params) & GW_CODEC_FIXED_SIZE) != 0;
+    if (payload == NULL && bytes != 0) {
+        return gw_fail(why, GW_ERR_ARG, "%s", gw_status_string(GW_ERR_ARG));
+    }
+    if (size > bytes || (fixed && size < bytes)) {
+        return gw_fail(why, size < bytes ? GW_ERR_TRUNCATED : GW_ERR_CORRUPT,
+                       "%s payload of %zu elements has %zu bytes, not %s%zu", params->codec->name,
+                       count, size, fixed ? "" : "up to ", bytes);
+    }
+    return params->codec->validate != NULL
+               ? params->codec->validate(params, payload, size, count, why)
+               : GW_OK;
+}
+
 gw_status gw_decode(const gw_params *params, const gw_exec *exec, const void *payload, size_t size,
                     gw_apply how, gw_tensor *out, gw_why *why)
 {
     call c = {0};
     unsigned parts = 0;
     gw_status status = prepare(&c, params, exec, out, 0, &parts);
+    if (status == GW_OK && how != GW_SET && how != GW_ADD) {
+        status = GW_ERR_ARG;
+    }
     if (status != GW_OK) {
         return gw_fail(why, status, "%s", gw_status_string(status));
     }
-    const size_t bytes = (size_t)params->codec->bytes(params, out->count);
-    if ((how != GW_SET && how != GW_ADD) || (payload == NULL && bytes != 0)) {
-        return gw_fail(why, GW_ERR_ARG, "%s", gw_status_string(GW_ERR_ARG));
-    }
-    const int fixed = (params->codec->flags(params) & GW_CODEC_FIXED_SIZE) != 0;
-    if (size > bytes || (fixed && size < bytes)) {
-        return gw_fail(why, size < bytes ? GW_ERR_TRUNCATED : GW_ERR_CORRUPT,
-                       "%s payload of %zu elements has %zu bytes, not %s%zu", params->codec->name,
-                       out->count, size, fixed ? "" : "up to ", bytes);
-    }
-    if (params->codec->validate != NULL) {
-        status = params->codec->validate(params, payload, size, out->count, why);
-        if (status != GW_OK) {
-            return status;
-        }
+    status = gw_payload_check(params, payload, size, out->count, why);
+    if (status != GW_OK) {
+        return status;
     }
     c.payload_in = payload;
     c.how = how;

@@ -21,6 +21,26 @@ typedef struct gw_job {
 /* Where an encoding reads its numbers: source.h. */
 typedef struct gw_source gw_source;
 
+/* A block of an encoding with feedback: n elements of each. */
+typedef struct gw_fed_block {
+    const float *g, *r;
+    float *after; /* r′; may be g, so element i is written after it was last read */
+    int past;     /* write r′ around the cache; codec.c then calls gw_stores_done */
+    const void
+        *next[2]; /* where g and r go on; never NULL, may lie beyond the end: to be asked for */
+} gw_fed_block;
+
+/* What is left of `f` from element i on. */
+static inline gw_fed_block gw_feedback_at(const gw_fed_block *f, size_t i)
+{
+    return (gw_fed_block){
+        f->g + i,
+        f->r != NULL ? f->r + i : NULL,
+        f->after != NULL ? f->after + i : NULL,
+        f->past,
+        {(const uint8_t *)f->next[0] + 4 * i, (const uint8_t *)f->next[1] + 4 * i}};
+}
+
 /* Where a decoding of ascending entries stands. */
 typedef struct gw_cursor {
     uint64_t entry;    /* entries behind it */
@@ -62,6 +82,10 @@ struct gw_codec {
     /* `first` is the global index of x[0]. */
     void (*encode)(const gw_job *, const float *x, size_t n, uint64_t first, uint8_t *payload,
                    gw_report *);
+    /* The same with feedback, for a codec that needs fewer passes than the sum, encode, decode and
+     * difference of codec.c, which is what happens where this is NULL. */
+    void (*encode_feedback)(const gw_job *, const gw_fed_block *, size_t n, uint8_t *payload,
+                            gw_report *);
     /* Reads a validated payload. */
     void (*decode)(const gw_job *, const uint8_t *payload, size_t n, gw_apply, float *out);
 
@@ -83,6 +107,10 @@ struct gw_codec {
 
 /* The variant that `exec` asks for, or the best; `exec` may be NULL. */
 gw_status gw_codec_choose_isa(const gw_codec *codec, const gw_exec *exec, gw_isa *out);
+
+/* Everything about a payload of `count` elements that can be wrong; the params are known to be right. */
+gw_status gw_payload_check(const gw_params *params, const void *payload, size_t size, size_t count,
+                           gw_why *why);
 
 /* Value of parameter `index`, known to be whole and in range. */
 static inline uint32_t gw_param(const gw_params *params, int index)

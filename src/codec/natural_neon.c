@@ -18,16 +18,6 @@ static inline uint8x16_t exponents16(const float *x, const uint32x4_t r[4], uint
     return bytes;
 }
 
-/* Bit i of the mask is byte i's. */
-static inline uint32_t mask32(uint8x16_t a, uint8x16_t b)
-{
-    const uint8x16_t bit = gw_neon_bit_of_byte();
-    uint8x16_t sums = vpaddq_u8(vandq_u8(a, bit), vandq_u8(b, bit));
-    sums = vpaddq_u8(sums, sums);
-    sums = vpaddq_u8(sums, sums);
-    return vgetq_lane_u32(vreinterpretq_u32_u8(sums), 0);
-}
-
 static gw_natural_extent planes(const float *x, size_t n, gw_random_pair k, uint64_t index,
                                 uint8_t *exponents, uint8_t *signs)
 {
@@ -44,7 +34,7 @@ static gw_natural_extent planes(const float *x, size_t n, gw_random_pair k, uint
             high = vmaxq_u8(high, e[j]);
             vst1q_u8(exponents + i + 16 * j, e[j]);
         }
-        const uint32_t sign = mask32(negative[0], negative[1]);
+        const uint32_t sign = gw_neon_mask32(negative[0], negative[1]);
         memcpy(signs + i / 8, &sign, sizeof sign);
     }
     gw_natural_extent extent = {vminvq_u8(low), vmaxvq_u8(high)};

@@ -19,6 +19,7 @@ struct gw_source {
     const float *residual; /* r, or NULL */
     float *after;          /* r′, or NULL */
     float *scratch;  /* a block of floats for fp16 and bf16, and for r without r′; else NULL */
+    int past;        /* r′ may be written around the cache: codec.c calls gw_stores_done */
     uint64_t summed; /* r′ holds G for the elements before this one */
 };
 
@@ -48,6 +49,21 @@ static inline const float *gw_source_block(gw_source *s, uint64_t at, size_t n)
         s->summed = at + n;
     }
     return s->after + at;
+}
+
+/* What gw_source_block would sum, for a codec that does so itself, in order, and leaves G in r′. Without
+ * feedback r and r′ are NULL. */
+static inline gw_fed_block gw_source_feedback(gw_source *s, uint64_t at, size_t n)
+{
+    const float *g = gw_source_gradient(s, at, n);
+    const uint64_t next = at + n < s->count ? at + n : at;
+    s->summed = at + n;
+    return (gw_fed_block){.g = g,
+                          .r = s->residual != NULL ? s->residual + at : NULL,
+                          .after = s->after != NULL ? s->after + at : NULL,
+                          .past = s->past,
+                          .next = {s->in + next * gw_dtype_size(s->dtype),
+                                   s->residual != NULL ? (const void *)(s->residual + next) : g}};
 }
 
 /* G of one element. */

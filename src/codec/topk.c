@@ -243,23 +243,24 @@ static uint32_t guess_limit(const selection *s, const gw_source *source, uint64_
 }
 
 /* Collects all that reach `limit`; 0 if there are more than fit. Reads, and with feedback sums,
- * everything in any case. */
-static int collect(const gw_topk_kernels *kernels, selection *s, gw_source *source, uint32_t limit)
+ * everything in any case. With `clear` the collected are zero in r′ afterwards. */
+static int collect(const gw_topk_kernels *kernels, selection *s, gw_source *source, uint32_t limit,
+                   int clear)
 {
-    int fits = 1;
     s->count = 0;
     for (uint64_t at = 0; at < source->count; at += GW_SOURCE_BLOCK) {
         const size_t block = gw_source_left(source, at);
-        const float *x = gw_source_block(source, at, block);
-        for (size_t i = 0; fits && i < block;
-             i += GW_TOPK_STEP) { /* steps of which one always fits */
+        const gw_fed_block f = gw_source_feedback(source, at, block);
+        for (size_t i = 0; i < block; i += GW_TOPK_STEP) { /* steps of which one always fits */
             const size_t n = block - i < GW_TOPK_STEP ? block - i : GW_TOPK_STEP;
-            s->count += kernels->at_least(x + i, n, (uint32_t)(at + i), limit, s->index + s->count,
-                                          s->value + s->count);
-            fits = s->count <= s->room;
+            const gw_fed_block step = gw_feedback_at(&f, i);
+            const uint32_t least =
+                s->count <= s->room ? limit : UINT32_MAX; /* which none reaches */
+            s->count += kernels->collect(&step, n, (uint32_t)(at + i), least, clear,
+                                         s->index + s->count, s->value + s->count);
         }
     }
-    return fits;
+    return s->count <= s->room;
 }
 
 /* Is it above `least`, or one of the first *ties that equal it? */
@@ -273,21 +274,50 @@ static int is_chosen(float x, uint32_t least, uint64_t *ties)
     return a > least;
 }
 
-/* The `kept` numbers of largest magnitude, in order of index. */
-static void find(const gw_topk_kernels *kernels, selection *s, gw_source *source, uint64_t kept)
+/* The first n of those cleared. */
+static void put_back(const selection *s, uint64_t n, float *after)
+{
+    for (uint64_t j = 0; j < n; j++) {
+        after[s->index[j]] = s->value[j];
+    }
+}
+
+/* Of the candidates, moves the `kept` largest to the front. Where they were cleared, the others go back to
+ * r′. */
+static void choose(selection *s, uint64_t kept, float *cleared)
 {
     uint64_t above = 0, chosen = 0;
-    const uint32_t limit = guess_limit(s, source, kept);
-    if (collect(kernels, s, source, limit) && s->count >= kept) {
-        const uint32_t least = kth_magnitude(s, NULL, kept, &above);
-        uint64_t ties = kept - above;
-        for (uint64_t j = 0; j < s->count; j++) { /* the chosen move to the front */
-            s->value[chosen] = s->value[j];
-            s->index[chosen] = s->index[j];
-            chosen += is_chosen(s->value[j], least, &ties) ? 1 : 0;
+    const uint32_t least = kth_magnitude(s, NULL, kept, &above);
+    uint64_t ties = kept - above;
+    for (uint64_t j = 0; j < s->count; j++) {
+        const float v = s->value[j];
+        const uint32_t i = s->index[j];
+        const int in = is_chosen(v, least, &ties);
+        s->value[chosen] = v;
+        s->index[chosen] = i;
+        chosen += in ? 1 : 0;
+        if (cleared != NULL && !in) {
+            cleared[i] = v;
         }
+    }
+}
+
+/* The `kept` numbers of largest magnitude, in order of index. Those found cleared in r′ if `clear` still
+ * stands in the end. */
+static void find(const gw_topk_kernels *kernels, selection *s, gw_source *source, uint64_t kept,
+                 int *clear)
+{
+    const uint32_t limit = guess_limit(s, source, kept);
+    *clear = *clear && limit != 0; /* else more would be put back than taken off */
+    if (collect(kernels, s, source, limit, *clear) && s->count >= kept) {
+        choose(s, kept, *clear ? source->after : NULL);
         return;
     }
+    if (*clear) {
+        put_back(s, s->count, source->after);
+        *clear = 0;
+    }
+    uint64_t above = 0, chosen = 0;
     const uint32_t least = kth_magnitude(s, source, kept, &above);
     uint64_t ties = kept - above;
     for (uint64_t at = 0; at < source->count; at += GW_SOURCE_BLOCK) {
@@ -307,9 +337,15 @@ static size_t select(const gw_job *job, gw_source *source, uint8_t *payload, voi
 {
     const list_shape shape = shape_of(job->params, source->count);
     selection s = selection_in(workspace, shape.kept, source->count);
-    find(job->kernels, &s, source, shape.kept);
+    /* numbers sent as they are leave nothing: cleared on the way, which saves going back for them */
+    int cleared = source->after != NULL && gw_param(job->params, GW_VALUES_KIND) == GW_VALUES_F32;
+    find(job->kernels, &s, source, shape.kept, &cleared);
     report->non_finite += gw_count_non_finite(s.value, shape.kept); /* they are among the first */
-    if (report->non_finite == shape.kept && shape.kept != 0) {      /* and may be more than these */
+    if (cleared && report->non_finite != 0) {                       /* these do leave something */
+        put_back(&s, shape.kept, source->after);
+        cleared = 0;
+    }
+    if (report->non_finite == shape.kept && shape.kept != 0) { /* and may be more than these */
         report->non_finite = 0;
         for (uint64_t at = 0; at < source->count; at += GW_SOURCE_BLOCK) {
             const size_t n = gw_source_left(source, at);
@@ -319,7 +355,7 @@ static size_t select(const gw_job *job, gw_source *source, uint8_t *payload, voi
     gw_values_encode(job, s.value, s.index, shape.kept, payload, report);
     write_list(&shape, s.index, payload + shape.values_bytes,
                payload + shape.values_bytes + shape.low_bytes);
-    for (uint64_t j = 0; source->after != NULL && j < shape.kept; j++) {
+    for (uint64_t j = 0; source->after != NULL && !cleared && j < shape.kept; j++) {
         /* single elements, far apart: asked for some entries ahead */
         gw_prefetch(source->after + s.index[j + AHEAD < shape.kept ? j + AHEAD : j], 0, 1);
         source->after[s.index[j]] -= s.value[j];
@@ -346,20 +382,25 @@ static void scatter(const gw_job *job, const uint8_t *payload, uint64_t count, g
                           {reader.bit, reader.string.held, reader.string.n_held, reader.low_at, 0}};
 }
 
-static size_t at_least(const float *x, size_t n, uint32_t first, uint32_t least, uint32_t *index,
-                       float *value)
+static size_t collect_step(const gw_fed_block *f, size_t n, uint32_t first, uint32_t least,
+                           int clear, uint32_t *index, float *value)
 {
     size_t found = 0;
     for (size_t i = 0; i < n; i++) {
-        if ((gw_bits(x[i]) & GW_ABS_MASK) >= least) {
+        const float x = f->r != NULL ? f->g[i] + f->r[i] : f->g[i];
+        const int large = (gw_bits(x) & GW_ABS_MASK) >= least;
+        if (f->r != NULL) {
+            f->after[i] = large && clear ? 0 : x;
+        }
+        if (large) {
             index[found] = first + (uint32_t)i;
-            value[found++] = x[i];
+            value[found++] = x;
         }
     }
     return found;
 }
 
-const gw_topk_kernels gw_topk_scalar = {at_least};
+const gw_topk_kernels gw_topk_scalar = {collect_step};
 
 extern const gw_codec gw_codec_topk;
 const gw_codec gw_codec_topk = {
@@ -373,5 +414,6 @@ const gw_codec gw_codec_topk = {
     .select_bytes = select_bytes,
     .select = select,
     .scatter = scatter,
-    .kernels = {NULL, &gw_topk_scalar, GW_AVX2(gw_topk_avx2), GW_AVX512(gw_topk_avx512)},
+    .kernels = {NULL, &gw_topk_scalar, GW_AVX2(gw_topk_avx2), GW_AVX512(gw_topk_avx512),
+                GW_NEON(gw_topk_neon)},
 };

@@ -8,10 +8,11 @@
 enum { GW_TOPK_STEP = 1024, GW_TOPK_SURPLUS = 16 };
 
 typedef struct gw_topk_kernels {
-    /* Appends index (`first` + i) and value of every x[i] whose |bits| is `least` or more; returns how
-     * many. n ≤ GW_TOPK_STEP. */
-    size_t (*at_least)(const float *x, size_t n, uint32_t first, uint32_t least, uint32_t *index,
-                       float *value);
+    /* Appends index (`first` + i) and value of every G whose |bits| is `least` or more; returns how
+     * many. G is f->g, or with f->r their sum, which is also left in f->after, but 0 in place of those
+     * appended if `clear`. n ≤ GW_TOPK_STEP. */
+    size_t (*collect)(const gw_fed_block *f, size_t n, uint32_t first, uint32_t least, int clear,
+                      uint32_t *index, float *value);
 } gw_topk_kernels;
 
 extern const gw_topk_kernels gw_topk_scalar;
@@ -20,6 +21,9 @@ extern const gw_topk_kernels gw_topk_avx2;
 #endif
 #ifdef GW_HAVE_AVX512
 extern const gw_topk_kernels gw_topk_avx512;
+#endif
+#ifdef GW_HAVE_NEON
+extern const gw_topk_kernels gw_topk_neon;
 #endif
 
 #endif

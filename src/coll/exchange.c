@@ -4,6 +4,7 @@
 #include "coll/exchange.h"
 
 #include "base/arena.h"
+#include "base/divide.h"
 #include "base/pool.h"
 
 #include <stdio.h>
@@ -232,6 +233,7 @@ static void cut(gw_arena *arena, gw_exchange *x)
     x->bundle = cut_bundle(arena, x);
     x->next = cut_bundle(arena, x);
     x->lengths = gw_arena_take(arena, 2 * x->bundle_entries, sizeof *x->lengths);
+    x->payloads = gw_arena_take(arena, x->bundle_entries, sizeof *x->payloads);
     size_t **const lists[] = {&x->messages.send_size, &x->messages.send_at, &x->messages.size,
                               &x->messages.at};
     for (int i = 0; i < 4; i++) {
@@ -324,7 +326,8 @@ gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
     x->base_first = x->program.whole.first;
     x->move = x->phase = x->round = 0;
     x->request = NULL;
-    x->stats = (gw_exchange_stats){0};
+    x->stats = (gw_exchange_stats){.finite = 1};
+    x->divided = x->looked = 0;
     x->running = 1;
     return GW_OK;
 }
@@ -434,6 +437,33 @@ static gw_status collective(gw_exchange *x, const gw_move *m, int *arrived, gw_w
                    : gw_bundle_collective(x, m, arrived, why);
 }
 
+static uint32_t divisor(const gw_exchange *x)
+{
+    return x->config.divisor != 0 ? x->config.divisor : 1;
+}
+
+uint32_t gw_exchange_last_divisor(const gw_exchange *x)
+{
+    uint32_t next = x->move + 1;
+    while (next < x->program.n_moves && !x->program.move[next].runs) {
+        next++;
+    }
+    return !additive(x) && next == x->program.n_moves ? divisor(x) : 1;
+}
+
+/* What the last move has left to do. */
+static void finish(gw_exchange *x)
+{
+    const double begin = now();
+    const size_t n = (size_t)x->config.elements;
+    if (!x->looked) {
+        x->stats.finite =
+            !(x->divided ? gw_any_non_finite(x->values, n) : gw_divide(x->values, n, divisor(x)));
+    }
+    x->divided = x->looked = 1;
+    x->stats.decode_seconds += now() - begin;
+}
+
 /* One move, or one phase of it. */
 static gw_status go_on(gw_exchange *x, gw_why *why)
 {
@@ -445,7 +475,10 @@ static gw_status go_on(gw_exchange *x, gw_why *why)
         status = additive(x) ? encode_additive(x, m, why) : gw_bundle_encode(x, m, why);
         x->stats.encode_seconds += now() - begin;
     } else if (m->step.op == GW_OP_DECODE) {
-        status = additive(x) ? decode_additive(x, &again, why) : gw_bundle_decode(x, m, why);
+        x->looked = x->divided = !additive(x) && x->move + 1 == x->program.n_moves;
+        x->stats.finite |= x->looked; /* only the result counts */
+        status = additive(x) ? decode_additive(x, &again, why)
+                             : gw_bundle_decode(x, m, gw_exchange_last_divisor(x), why);
         x->stats.decode_seconds += now() - begin;
     } else {
         arrived = 0;
@@ -482,6 +515,10 @@ gw_status gw_exchange_progress(gw_exchange *x, int *done, int *moved, gw_why *wh
     if (x->move < x->program.n_moves) {
         *moved = 1;
         return go_on(x, why);
+    }
+    if (!x->looked) {
+        finish(x);
+        *moved = 1;
     }
     *done = 1;
     return GW_OK;

@@ -79,12 +79,12 @@ static gw_status compare_numbers(gw_step *s, gw_comm *comm, const uint64_t numbe
 
 gw_status gw_step_compare_config(gw_step *s, gw_why *why)
 {
-    static const char *const names[] = {"library version", "seed",       "lanes",
-                                        "piece",           "fuse_below", "ranks_per_node"};
+    static const char *const names[] = {"library version", "seed",           "lanes", "piece",
+                                        "fuse_below",      "ranks_per_node", "sum"};
     const gw_step_config *c = &s->config;
-    const uint64_t numbers[NUMBERS] = {gw_version(), c->seed,       c->lanes,
-                                       c->piece,     c->fuse_below, c->ranks_per_node};
-    return compare_numbers(s, c->comm, numbers, names, 6, why);
+    const uint64_t numbers[NUMBERS] = {gw_version(),  c->seed,           c->lanes,        c->piece,
+                                       c->fuse_below, c->ranks_per_node, (uint64_t)c->sum};
+    return compare_numbers(s, c->comm, numbers, names, 7, why);
 }
 
 /* ---- layers, in words ---- */

@@ -62,6 +62,7 @@ static gw_exchange_config exchange_config(const gw_step *s, const gw_layer *l)
         .rank = s->config.comm->rank,
         .elements = l->elements,
         .exec = {.isa = s->config.isa, .pool = s->pool},
+        .divisor = s->config.sum ? 1 : s->config.comm->ranks,
         .store = s->store,
         .store_tensor = l->store_tensor,
     };

@@ -1,0 +1,300 @@
+/* The MPI backend: groups, and the table's functions. */
+#include "base/why.h"
+#include "comm/mpi_job.h"
+
+#include <stdlib.h>
+
+static gw_status begin(gw_mpi_operation *op, gw_status pieces, gw_request *request, gw_why *why)
+{
+    if (pieces != GW_OK) {
+        gw_mpi_operation_give(op);
+        return pieces;
+    }
+    *request = op;
+    return gw_mpi_operation_begin(op, why);
+}
+
+/* Every post begins here. NULL: *status says why. */
+static gw_mpi_operation *take(gw_comm *comm, gw_operation operation, gw_status *status, gw_why *why)
+{
+    gw_mpi_end *end = (gw_mpi_end *)comm;
+    *status = gw_mpi_listen(end->job, why);
+    if (*status != GW_OK) {
+        return NULL;
+    }
+    gw_mpi_operation *op = gw_mpi_operation_take(end, operation);
+    if (op == NULL) {
+        *status = GW_FAIL(why, GW_ERR_MEMORY, "no memory for an operation");
+    }
+    return op;
+}
+
+static gw_status allgatherv(gw_comm *comm, const void *send, size_t bytes, void *receive,
+                            const size_t *sizes, const size_t *offsets, gw_request *request,
+                            gw_why *why)
+{
+    gw_status status = GW_OK;
+    gw_mpi_operation *op = take(comm, GW_ALLGATHERV, &status, why);
+    if (op == NULL) {
+        return status;
+    }
+    status = gw_pieces_allgatherv(op->pieces, comm, send, bytes, receive, sizes, offsets, why);
+    return begin(op, status, request, why);
+}
+
+static gw_status alltoallv(gw_comm *comm, const void *send, const size_t *send_sizes,
+                           const size_t *send_offsets, void *receive, const size_t *receive_sizes,
+                           const size_t *receive_offsets, gw_request *request, gw_why *why)
+{
+    gw_status status = GW_OK;
+    gw_mpi_operation *op = take(comm, GW_ALLTOALLV, &status, why);
+    if (op == NULL) {
+        return status;
+    }
+    status = gw_pieces_alltoallv(op->pieces, comm, send, send_sizes, send_offsets, receive,
+                                 receive_sizes, receive_offsets, why);
+    return begin(op, status, request, why);
+}
+
+static gw_status broadcast(gw_comm *comm, void *buffer, size_t bytes, uint32_t root,
+                           gw_request *request, gw_why *why)
+{
+    gw_status status = GW_OK;
+    gw_mpi_operation *op = take(comm, GW_BROADCAST, &status, why);
+    if (op == NULL) {
+        return status;
+    }
+    status = gw_pieces_broadcast(op->pieces, comm, buffer, bytes, root, why);
+    return begin(op, status, request, why);
+}
+
+static gw_status barrier(gw_comm *comm, gw_request *request, gw_why *why)
+{
+    gw_status status = GW_OK;
+    gw_mpi_operation *op = take(comm, GW_BARRIER, &status, why);
+    if (op == NULL) {
+        return status;
+    }
+    gw_pieces_barrier(op->pieces, comm);
+    return begin(op, GW_OK, request, why);
+}
+
+static gw_status test(gw_comm *comm, gw_request request, int *done, gw_why *why)
+{
+    gw_mpi_end *end = (gw_mpi_end *)comm;
+    *done = 0;
+    const gw_status status = gw_mpi_listen(end->job, why);
+    return status != GW_OK ? status : gw_mpi_operation_test(request, done, why);
+}
+
+static void free_end(gw_mpi_end *end)
+{
+    while (end->idle != NULL) {
+        gw_mpi_operation *op = end->idle;
+        end->idle = op->next;
+        gw_mpi_operation_free(op);
+    }
+    free(end->ranks);
+    free(end);
+}
+
+/* Which ranks of the job the members of a group are. */
+static int name_members(gw_mpi_end *end)
+{
+    const int ranks = (int)end->comm.ranks;
+    MPI_Group here, all;
+    int *members = calloc((size_t)ranks * 2, sizeof *members), *of_job = members + ranks;
+    if (members == NULL) {
+        return MPI_ERR_NO_MEM;
+    }
+    for (int i = 0; i < ranks; i++) {
+        members[i] = i;
+    }
+    (void)MPI_Comm_group(end->mpi, &here);
+    (void)MPI_Comm_group(end->job->comm, &all);
+    const int code = MPI_Group_translate_ranks(here, ranks, members, all, of_job);
+    for (int i = 0; i < ranks; i++) {
+        end->ranks[i] = (uint32_t)of_job[i];
+    }
+    (void)MPI_Group_free(&here);
+    (void)MPI_Group_free(&all);
+    free(members);
+    return code;
+}
+
+/* An end of `mpi`, which it owns from then on. NULL: no memory, or MPI does not want. */
+static gw_mpi_end *make_end(gw_mpi_job *job, MPI_Comm mpi, const gw_comm_table *table)
+{
+    int rank = 0, ranks = 0;
+    (void)MPI_Comm_rank(mpi, &rank);
+    (void)MPI_Comm_size(mpi, &ranks);
+    (void)MPI_Comm_set_errhandler(mpi, MPI_ERRORS_RETURN);
+    gw_mpi_end *end = calloc(1, sizeof *end);
+    uint32_t *names = calloc((size_t)ranks, sizeof *names);
+    if (end == NULL || names == NULL) {
+        free(end);
+        free(names);
+        return NULL;
+    }
+    end->comm = (gw_comm){table, (uint32_t)rank, (uint32_t)ranks};
+    end->mpi = mpi;
+    end->job = job;
+    end->ranks = names;
+    if (name_members(end) != MPI_SUCCESS) {
+        free_end(end);
+        return NULL;
+    }
+    job->groups++;
+    return end;
+}
+
+static gw_status split(gw_comm *comm, uint32_t colour, uint32_t key, gw_comm **out, gw_why *why)
+{
+    gw_mpi_end *end = (gw_mpi_end *)comm;
+    gw_status status = gw_mpi_listen(end->job, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (colour > INT32_MAX || key > INT32_MAX) {
+        return GW_FAIL(why, GW_ERR_RANGE, "split: colour %u, key %u: MPI's end at 2^31 - 1", colour,
+                       key);
+    }
+    MPI_Comm made = MPI_COMM_NULL;
+    const int code = MPI_Comm_split(end->mpi, (int)colour, (int)key, &made);
+    if (code != MPI_SUCCESS) {
+        return gw_mpi_fail(end->job, code, "MPI_Comm_split", why);
+    }
+    gw_mpi_end *part = make_end(end->job, made, comm->table);
+    if (part == NULL) {
+        (void)MPI_Comm_free(&made);
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a group");
+    }
+    *out = &part->comm;
+    return GW_OK;
+}
+
+static void give_up(gw_comm *comm, const char *reason)
+{
+    gw_mpi_tell(((gw_mpi_end *)comm)->job, reason != NULL ? reason : "no reason given");
+}
+
+/* After a failure MPI may still hold what the operations under way name, and freeing a communicator is an
+ * affair of all its members: both are left to MPI and the end of the process. */
+static void close_end(gw_comm *comm)
+{
+    gw_mpi_end *end = (gw_mpi_end *)comm;
+    gw_mpi_job *job = end->job;
+    if (job->failed != GW_OK && job->end_job) {
+        (void)MPI_Abort(job->comm, 1);
+    }
+    if (job->failed == GW_OK) {
+        (void)MPI_Comm_free(&end->mpi);
+        if (--job->groups == 0) {
+            (void)MPI_Comm_free(&job->comm);
+            free(job);
+        }
+        free_end(end);
+    }
+}
+
+static void describe(gw_comm *comm, gw_request request, char *text, size_t size)
+{
+    (void)comm;
+    gw_mpi_operation_describe(request, text, size);
+}
+
+static const gw_comm_table table = {
+    .size = sizeof(gw_comm_table),
+    .name = "mpi",
+    .allgatherv = allgatherv,
+    .alltoallv = alltoallv,
+    .broadcast = broadcast,
+    .barrier = barrier,
+    .test = test,
+    .split = split,
+    .abort = give_up,
+    .close = close_end,
+    .describe = describe,
+};
+
+gw_status gw_mpi_create(MPI_Comm parent, gw_comm **out, gw_why *why)
+{
+    int ready = 0, over = 0;
+    if (out == NULL) {
+        return GW_FAIL(why, GW_ERR_ARG, "gw_mpi_create: no place for the group");
+    }
+    (void)MPI_Initialized(&ready);
+    (void)MPI_Finalized(&over);
+    if (!ready || over) {
+        return GW_FAIL(why, GW_ERR_STATE, "gw_mpi_create: before MPI_Init, or after MPI_Finalize");
+    }
+    gw_mpi_job *job = calloc(1, sizeof *job);
+    if (job == NULL) {
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a group");
+    }
+    MPI_Comm whole = MPI_COMM_NULL;
+    int code = MPI_Comm_dup(parent, &job->comm);
+    if (code == MPI_SUCCESS) {
+        (void)MPI_Comm_set_errhandler(job->comm, MPI_ERRORS_RETURN);
+        (void)MPI_Comm_rank(job->comm, &job->rank);
+        (void)MPI_Comm_size(job->comm, &job->ranks);
+        code = MPI_Comm_dup(job->comm, &whole);
+    }
+    if (code != MPI_SUCCESS) {
+        const gw_status status = gw_mpi_fail(job, code, "MPI_Comm_dup", why);
+        free(job);
+        return status;
+    }
+    gw_mpi_end *end = make_end(job, whole, &table);
+    if (end == NULL) {
+        (void)MPI_Comm_free(&whole);
+        (void)MPI_Comm_free(&job->comm);
+        free(job);
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a group");
+    }
+    *out = &end->comm;
+    return GW_OK;
+}
+
+static int is_ours(const gw_comm *comm)
+{
+    return comm != NULL && comm->table == &table;
+}
+
+gw_status gw_mpi_ranks_per_node(gw_comm *comm, uint32_t *out, gw_why *why)
+{
+    if (!is_ours(comm) || out == NULL) {
+        return GW_FAIL(why, GW_ERR_ARG, "gw_mpi_ranks_per_node: not a group of MPI's");
+    }
+    const gw_mpi_end *end = (const gw_mpi_end *)comm;
+    const int rank = (int)comm->rank;
+    MPI_Comm node = MPI_COMM_NULL;
+    int code = MPI_Comm_split_type(end->mpi, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
+    if (code != MPI_SUCCESS) {
+        return gw_mpi_fail(end->job, code, "MPI_Comm_split_type", why);
+    }
+    int size = 0, first = 0;
+    (void)MPI_Comm_size(node, &size);
+    code = MPI_Allreduce(&rank, &first, 1, MPI_INT, MPI_MIN, node);
+    /* the largest of size, of minus size, and of whether the rank is out of place */
+    const int mine[3] = {size, -size, first != rank / size * size};
+    int most[3] = {0};
+    if (code == MPI_SUCCESS) {
+        code = MPI_Allreduce(mine, most, 3, MPI_INT, MPI_MAX, end->mpi);
+    }
+    (void)MPI_Comm_free(&node);
+    if (code != MPI_SUCCESS) {
+        return gw_mpi_fail(end->job, code, "MPI_Allreduce", why);
+    }
+    *out = most[0] == -most[1] && !most[2] ? (uint32_t)size : 0;
+    return GW_OK;
+}
+
+gw_status gw_mpi_end_job(gw_comm *comm, int yes)
+{
+    if (!is_ours(comm)) {
+        return GW_ERR_ARG;
+    }
+    ((gw_mpi_end *)comm)->job->end_job = yes;
+    return GW_OK;
+}
