@@ -15,16 +15,14 @@ import tempfile
 
 # what goes wrong, file, text (there once), its replacement, test that must turn red, more replacements
 FAULTS = [
-    ("payloads summed in order of arrival", "src/coll/bundle.c",
-     "        for (uint32_t i = 0; i < b->payloads; i++) {\n            const size_t size",
-     "        for (uint32_t turn = 0; turn < b->payloads; turn++) {\n            const uint32_t i = (turn + x->config.rank) % b->payloads;\n"
-     "            const size_t size", "coll_routes", ("i == 0 ? GW_SET", "turn == 0 ? GW_SET")),
+    ("payloads summed in order of arrival", "src/coll/bundle.c", "x->payloads[i] = (gw_payload){payload, bytes};",
+     "x->payloads[(i + x->config.rank) % b->payloads] = (gw_payload){payload, bytes};", "coll_routes"),
     ("numbers summed in order of arrival", "src/coll/dense.c",
      "        for (uint32_t i = 0; i < m->group.size; i++) {\n            const float *from =",
      "        for (uint32_t turn = 0; turn < m->group.size; turn++) {\n            const uint32_t i = (turn + m->group.member) % m->group.size;\n"
      "            const float *from =", "step_step", ("if (i == 0) {", "if (turn == 0) {")),
-    ("a rank keeps its own exact numbers", "src/coll/bundle.c", "i == 0 ? GW_SET : GW_ADD, &out, why);",
-     "i == 0 && x->config.rank != 0 ? GW_SET : GW_ADD, &out, why);", "coll_routes"),
+    ("a rank keeps its own exact sum", "src/coll/bundle.c", "        if (status == GW_OK && piece.count != 0) {",
+     "        if (status == GW_OK && piece.count != 0 && (x->config.rank != 0 || b->payloads != 1)) {", "coll_routes"),
     ("residuals are reset", "src/coll/exchange.c", "gw_feedback_commit_checked(x->config.store, x->slot[i], NULL, why)",
      "gw_feedback_rollback(x->config.store, x->slot[i], why)", "coll_routes"),
     ("what vanished points held is dropped", "src/step/run.c",
@@ -39,8 +37,8 @@ FAULTS = [
      "stream.rank = program->rank;", "coll_routes"),
     ("a length is not looked at", "src/coll/bundle.c", "if (size > most || (most != 0 && size < GW_SEAL_BYTES)) {",
      "if (most != 0 && size < GW_SEAL_BYTES) {", "step_faults"),
-    ("a seal is not looked at", "src/coll/bundle.c", "if (gw_get_u64(b->bytes + b->at[e] + bytes) != seal_of(",
-     "if (0 && gw_get_u64(b->bytes + b->at[e] + bytes) != seal_of(", "step_faults"),
+    ("a seal is not looked at", "src/coll/bundle.c", "if (gw_get_u64(payload + bytes) != seal_of(x, payload, bytes)) {",
+     "if (0 && gw_get_u64(payload + bytes) != seal_of(x, payload, bytes)) {", "step_faults"),
     ("sums round as the caller does", "src/step/run.c", "const uint32_t caller = gw_fp_enter();",
      "const uint32_t caller = gw_fp_enter(); gw_fp_leave(caller);", "step_step"),
     ("a rank that chose another plan goes unseen", "src/step/agree.c", "return differ ?", "return 0 && differ ?", "step_agree"),
