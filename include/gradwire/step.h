@@ -19,16 +19,16 @@ typedef struct gw_step gw_step;
 enum { GW_STEP_MAX_LANES = 16, GW_STEP_MAX_LAYERS = 1 << 18 };
 
 typedef struct gw_step_config {
-    gw_comm *comm;           /* all ranks; not closed by destroy */
-    uint32_t ranks_per_node; /* 0: not known, flat routes only */
-    uint64_t seed;           /* of the random numbers */
-    uint32_t lanes;          /* exchanges under way at once; 0: 4 */
+    gw_comm *comm;  /* all ranks; not closed by destroy */
+    uint64_t seed;  /* of the random numbers */
     uint64_t piece; /* elements from which tensors are cut, to overlap coding and wire; 0: 1 Mi */
-    uint64_t fuse_below; /* layers of fewer elements go together, uncompressed; 0: none */
-    double timeout;      /* seconds without an answer from the others; 0: 300 */
-    int own_thread;   /* 1: exchanges run on a thread of their own, beside backward; 0: in wait */
-    unsigned threads; /* for coding; 0: 1 */
+    uint64_t fuse_below;     /* layers of fewer elements go together, uncompressed; 0: none */
+    double timeout;          /* seconds without an answer from the others; 0: 300 */
+    uint32_t ranks_per_node; /* 0: not known, flat routes only */
+    uint32_t lanes;          /* exchanges under way at once; 0: 4 */
+    unsigned threads;        /* for coding; 0: 1 */
     gw_isa isa;
+    int own_thread;    /* 1: exchanges run on a thread of their own, beside backward; 0: in wait */
     int sum;           /* 1: gradients become the sum, not the mean */
     int measure_error; /* 1: gw_layer_stats.rel_error, at the price of another coding */
 } gw_step_config;

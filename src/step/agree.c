@@ -14,7 +14,7 @@ static gw_status gather(gw_step *s, gw_comm *comm, const void *own, size_t bytes
     size_t *sizes = calloc(2 * (size_t)comm->ranks, sizeof *sizes);
     gw_request request = NULL;
     if (sizes == NULL) {
-        return gw_fail(why, GW_ERR_MEMORY, "no memory to compare plans");
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory to compare plans");
     }
     for (uint32_t i = 0; i < comm->ranks; i++) {
         sizes[i] = bytes;
@@ -62,7 +62,7 @@ static gw_status compare_numbers(gw_step *s, gw_comm *comm, const uint64_t numbe
     const uint32_t ranks = comm->ranks, me = comm->rank;
     uint64_t(*all)[NUMBERS] = calloc(ranks, sizeof *all);
     if (all == NULL) {
-        return gw_fail(why, GW_ERR_MEMORY, "no memory to compare plans");
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory to compare plans");
     }
     gw_status status = gather(s, comm, numbers, sizeof *all, all, why);
     for (int i = 0; i < n && status == GW_OK; i++) {
@@ -146,18 +146,19 @@ static gw_status words_differ(uint32_t layer, uint32_t a, const words *x, uint32
 static gw_status name_layer(gw_step *s, gw_comm *comm, gw_why *why)
 {
     const uint32_t ranks = comm->ranks, me = comm->rank, n = s->n_layers;
-    uint64_t *own = malloc((1 + (size_t)ranks) * n * sizeof *own + 1), *all = own + n;
+    uint64_t *own = calloc((1 + (size_t)ranks) * n + 1, sizeof *own);
     words *texts = calloc(ranks, sizeof *texts);
+    if (own == NULL || texts == NULL) {
+        free(own);
+        free(texts);
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory to compare plans");
+    }
+    uint64_t *all = own + n;
     uint32_t layer = n, other = 0;
-    gw_status status = own != NULL && texts != NULL
-                           ? GW_OK
-                           : gw_fail(why, GW_ERR_MEMORY, "no memory to compare plans");
-    for (uint32_t i = 0; i < n && status == GW_OK; i++) {
+    for (uint32_t i = 0; i < n; i++) {
         own[i] = hash_layer(&s->layers[i]);
     }
-    if (status == GW_OK) {
-        status = gather(s, comm, own, n * sizeof *own, all, why);
-    }
+    gw_status status = gather(s, comm, own, n * sizeof *own, all, why);
     for (uint32_t r = 1; r < ranks && status == GW_OK; r++) {
         for (uint32_t i = 0; i < layer; i++) {
             layer = all[(size_t)r * n + i] != all[i] ? i : layer;
@@ -193,7 +194,7 @@ static gw_status compare_layers(gw_step *s, gw_why *why)
     }
     if (status == GW_OK) {
         status = all != NULL ? gather(s, comm, &own, sizeof own, all, why)
-                             : gw_fail(why, GW_ERR_MEMORY, "no memory to compare plans");
+                             : GW_FAIL(why, GW_ERR_MEMORY, "no memory to compare plans");
     }
     int differ = 0;
     for (uint32_t i = 1; i < comm->ranks && status == GW_OK; i++) {
@@ -210,7 +211,7 @@ gw_status gw_step_agree(gw_step *s, gw_why *why)
         return status;
     }
     if (s->posted != 0) {
-        return gw_fail(why, GW_ERR_STATE, "a step is under way");
+        return GW_FAIL(why, GW_ERR_STATE, "a step is under way");
     }
     status = compare_layers(s, why);
     if (status == GW_OK) {

@@ -10,7 +10,7 @@ enum { MOST_PIECES = 1 << 16 };
 
 static void drop_pieces(gw_layer *l)
 {
-    for (uint32_t i = 0; i < l->n_pieces; i++) {
+    for (uint32_t i = 0; l->pieces != NULL && i < l->n_pieces; i++) {
         gw_exchange_destroy(l->pieces[i], 1);
     }
     free(l->pieces);
@@ -89,7 +89,7 @@ static gw_status prepare_layer(gw_step *s, gw_layer *l, gw_why *why)
     drop_pieces(l);
     l->pieces = calloc((size_t)n, sizeof(gw_exchange *));
     if (l->pieces == NULL) {
-        return gw_fail(why, GW_ERR_MEMORY, "layer '%.100s': no memory", l->name);
+        return GW_FAIL(why, GW_ERR_MEMORY, "layer '%.100s': no memory", l->name);
     }
     for (; l->n_pieces < n; l->n_pieces++) {
         config.piece = l->n_pieces;
@@ -118,7 +118,7 @@ static gw_status close_fusion(gw_step *s, gw_fusion *f, gw_why *why)
     config.store = NULL;
     f->values = malloc((size_t)f->elements * sizeof(float) + 1);
     if (f->values == NULL) {
-        return gw_fail(why, GW_ERR_MEMORY, "no memory for small layers");
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for small layers");
     }
     const gw_status status = gw_exchange_create(&config, &f->exchange, why);
     s->tasks[s->n_tasks++] =
@@ -159,14 +159,14 @@ static gw_status make_tasks(gw_step *s, gw_why *why)
         pieces += l->n_pieces + 1;
         if (status == GW_OK && l->dtype != GW_F32 && l->widened == NULL) {
             l->widened = malloc((size_t)l->elements * sizeof(float) + 1);
-            status = l->widened != NULL ? GW_OK : gw_fail(why, GW_ERR_MEMORY, "no memory");
+            status = l->widened != NULL ? GW_OK : GW_FAIL(why, GW_ERR_MEMORY, "no memory");
         }
     }
     s->tasks = calloc((size_t)pieces + 1, sizeof *s->tasks);
     s->fused = calloc((size_t)s->n_layers + 1, sizeof *s->fused);
     s->fusions = calloc((size_t)s->n_layers + 1, sizeof *s->fusions);
     if (status == GW_OK && (s->tasks == NULL || s->fused == NULL || s->fusions == NULL)) {
-        status = gw_fail(why, GW_ERR_MEMORY, "no memory for %u layers", s->n_layers);
+        status = GW_FAIL(why, GW_ERR_MEMORY, "no memory for %u layers", s->n_layers);
     }
     for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
         gw_layer *l = &s->layers[i];
@@ -195,7 +195,7 @@ static gw_status make_workspaces(gw_step *s, gw_why *why)
         }
         w->data = malloc(w->size + 1);
         if (w->data == NULL) {
-            return gw_fail(why, GW_ERR_MEMORY, "no memory: a lane needs %zu bytes", w->size);
+            return GW_FAIL(why, GW_ERR_MEMORY, "no memory: a lane needs %zu bytes", w->size);
         }
         s->lanes[i].task = i;
         s->lanes[i].begun = 0;
@@ -230,7 +230,7 @@ static gw_status make_trial(gw_step *s, gw_why *why)
     s->trial.workspace.data = malloc(s->trial.workspace.size + 1);
     return s->trial.values != NULL && s->trial.payload != NULL && s->trial.workspace.data != NULL
                ? GW_OK
-               : gw_fail(why, GW_ERR_MEMORY, "no memory to measure errors");
+               : GW_FAIL(why, GW_ERR_MEMORY, "no memory to measure errors");
 }
 
 gw_status gw_step_prepare(gw_step *s, gw_why *why)

@@ -299,7 +299,7 @@ static gw_status too_late(const gw_step *s, gw_why *why)
         if (lane->begun && lane->task < s->n_tasks) {
             char where[128];
             gw_exchange_where(s->tasks[lane->task].exchange, where, sizeof where);
-            return gw_fail(
+            return GW_FAIL(
                 why, GW_ERR_TIMEOUT,
                 "step %llu, '%.60s' (%.60s): no answer for %g s; a rank is gone, stopped, or far "
                 "behind",
@@ -307,7 +307,7 @@ static gw_status too_late(const gw_step *s, gw_why *why)
                 s->config.timeout);
         }
     }
-    return gw_fail(why, GW_ERR_TIMEOUT, "no answer for %g s", s->config.timeout);
+    return GW_FAIL(why, GW_ERR_TIMEOUT, "no answer for %g s", s->config.timeout);
 }
 
 /* ---- the two who run it ---- */

@@ -28,11 +28,11 @@ gw_status gw_step_failure(gw_step *s, gw_why *why)
 static gw_status check_config(const gw_step_config *c, gw_why *why)
 {
     if (c == NULL || c->comm == NULL || c->comm->table == NULL || c->comm->ranks == 0) {
-        return gw_fail(why, GW_ERR_ARG, "a step needs a comm");
+        return GW_FAIL(why, GW_ERR_ARG, "a step needs a comm");
     }
     if (c->lanes > GW_STEP_MAX_LANES || c->threads > GW_POOL_MAX_THREADS ||
         !(c->timeout >= 0 && c->timeout < 1e6)) {
-        return gw_fail(why, GW_ERR_RANGE, "lanes %u, threads %u or timeout %g out of range",
+        return GW_FAIL(why, GW_ERR_RANGE, "lanes %u, threads %u or timeout %g out of range",
                        c->lanes, c->threads, c->timeout);
     }
     return GW_OK;
@@ -67,7 +67,7 @@ gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *wh
     }
     gw_step *s = calloc(1, sizeof *s);
     if (s == NULL) {
-        return gw_fail(why, GW_ERR_MEMORY, "no memory for a step");
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a step");
     }
     s->config = *config;
     s->config.lanes = config->lanes != 0 ? config->lanes : DEFAULT_LANES;
@@ -80,7 +80,7 @@ gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *wh
     (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&s->changed, &monotonic);
     (void)pthread_condattr_destroy(&monotonic);
-    status = s->convert == NULL ? gw_fail(why, GW_ERR_UNSUPPORTED, "no such variant here") : GW_OK;
+    status = s->convert == NULL ? GW_FAIL(why, GW_ERR_UNSUPPORTED, "no such variant here") : GW_OK;
     if (status == GW_OK) {
         status = gw_feedback_create(GW_FEEDBACK_BESIDE, config->comm->rank, config->comm->ranks,
                                     &s->store, why);
@@ -96,7 +96,7 @@ gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *wh
     }
     if (status == GW_OK && config->own_thread) {
         s->has_thread = pthread_create(&s->thread, NULL, gw_step_thread, s) == 0;
-        status = s->has_thread ? GW_OK : gw_fail(why, GW_ERR_SYSTEM, "cannot start a thread");
+        status = s->has_thread ? GW_OK : GW_FAIL(why, GW_ERR_SYSTEM, "cannot start a thread");
     }
     if (status != GW_OK) {
         gw_step_destroy(s);
@@ -156,9 +156,10 @@ static gw_status make_room(gw_step *s, gw_why *why)
         return GW_OK;
     }
     const uint32_t room = s->room != 0 ? 2 * s->room : 64;
-    gw_layer *layers = realloc(s->layers, room * sizeof *layers);
-    if (layers == NULL || s->n_layers >= GW_STEP_MAX_LAYERS) {
-        return gw_fail(why, GW_ERR_MEMORY, "no room for layer %u", s->n_layers);
+    gw_layer *layers =
+        room <= GW_STEP_MAX_LAYERS ? realloc(s->layers, room * sizeof *layers) : NULL;
+    if (layers == NULL) {
+        return GW_FAIL(why, GW_ERR_MEMORY, "no room for layer %u", s->n_layers);
     }
     s->layers = layers;
     s->room = room;
@@ -171,17 +172,17 @@ gw_status gw_step_add(gw_step *s, const char *name, const uint64_t *dims, size_t
     gw_layer l = {
         .n_dims = n_dims, .dtype = dtype, .elements = 1, .fusion = UINT32_MAX, .changed = 1};
     if (name == NULL || (dims == NULL && n_dims != 0) || n_dims > 8 || gw_dtype_size(dtype) == 0) {
-        return gw_fail(why, GW_ERR_ARG, "a layer needs a name, up to 8 dims and a known dtype");
+        return GW_FAIL(why, GW_ERR_ARG, "a layer needs a name, up to 8 dims and a known dtype");
     }
     for (size_t i = 0; i < n_dims; i++) {
         if (dims[i] != 0 && l.elements > ((uint64_t)1 << 48) / dims[i]) {
-            return gw_fail(why, GW_ERR_RANGE, "layer '%.100s' is too large", name);
+            return GW_FAIL(why, GW_ERR_RANGE, "layer '%.100s' is too large", name);
         }
         l.dims[i] = dims[i];
         l.elements *= dims[i];
     }
     if (s->posted != 0) {
-        return gw_fail(why, GW_ERR_STATE, "layer '%.100s': a step is under way", name);
+        return GW_FAIL(why, GW_ERR_STATE, "layer '%.100s': a step is under way", name);
     }
     gw_status status = make_room(s, why);
     if (status == GW_OK) {
@@ -192,7 +193,7 @@ gw_status gw_step_add(gw_step *s, const char *name, const uint64_t *dims, size_t
     }
     l.name = malloc(strlen(name) + 1);
     if (l.name == NULL) {
-        return gw_fail(why, GW_ERR_MEMORY, "no memory for layer '%.100s'", name);
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for layer '%.100s'", name);
     }
     memcpy(l.name, name, strlen(name) + 1);
     (void)gw_route_parse(&l.route, "dense", NULL);
@@ -204,15 +205,24 @@ gw_status gw_step_add(gw_step *s, const char *name, const uint64_t *dims, size_t
     return GW_OK;
 }
 
+static int same_params(const gw_params *a, const gw_params *b)
+{
+    int same = a->codec == b->codec;
+    for (int i = 0; i < GW_PARAMS_MAX; i++) {
+        same &= a->value[i] == b->value[i];
+    }
+    return same;
+}
+
 gw_status gw_step_plan(gw_step *s, uint32_t layer, const gw_params *params, const gw_route *route,
                        gw_why *why)
 {
     if (layer >= s->n_layers || route == NULL) {
-        return gw_fail(why, GW_ERR_ARG, "no layer %u, or no route", layer);
+        return GW_FAIL(why, GW_ERR_ARG, "no layer %u, or no route", layer);
     }
     gw_layer *l = &s->layers[layer];
     if (s->posted != 0) {
-        return gw_fail(why, GW_ERR_STATE, "layer '%.100s': a step is under way", l->name);
+        return GW_FAIL(why, GW_ERR_STATE, "layer '%.100s': a step is under way", l->name);
     }
     gw_params fitted = {0};
     if (gw_route_check(route, NULL) == GW_OK && gw_route_encodes(route) != 0 && params != NULL) {
@@ -224,8 +234,7 @@ gw_status gw_step_plan(gw_step *s, uint32_t layer, const gw_params *params, cons
     if (status != GW_OK) {
         return gw_fail(why, status, "layer '%.100s': %s", l->name, reason.text);
     }
-    l->changed |=
-        memcmp(&l->params, &fitted, sizeof fitted) != 0 || !gw_route_equal(&l->route, route);
+    l->changed |= !same_params(&l->params, &fitted) || !gw_route_equal(&l->route, route);
     l->params = fitted;
     l->route = *route;
     s->agreed = 0;
@@ -241,24 +250,26 @@ gw_status gw_step_post(gw_step *s, uint32_t layer, const gw_tensor *gradient, gw
         return status;
     }
     if (!s->agreed) {
-        return gw_fail(why, GW_ERR_STATE, "no plan is agreed: call gw_step_agree first");
+        return GW_FAIL(why, GW_ERR_STATE, "no plan is agreed: call gw_step_agree first");
     }
     if (layer >= s->n_layers || gradient == NULL) {
-        return gw_fail(why, GW_ERR_ARG, "no layer %u, or no gradient", layer);
+        return GW_FAIL(why, GW_ERR_ARG, "no layer %u, or no gradient", layer);
     }
     gw_layer *l = &s->layers[layer];
     if (gradient->count != l->elements || gradient->dtype != l->dtype ||
         (gradient->data == NULL && l->elements != 0)) {
-        return gw_fail(why, GW_ERR_ARG, "layer '%.100s' has %llu elements of %s, not %zu of %s",
+        return GW_FAIL(why, GW_ERR_ARG, "layer '%.100s' has %llu elements of %s, not %zu of %s",
                        l->name, (unsigned long long)l->elements, gw_dtype_name(l->dtype),
                        gradient->count, gw_dtype_name(gradient->dtype));
     }
     (void)pthread_mutex_lock(&s->lock);
     if (l->posted) {
-        status = gw_fail(why, GW_ERR_STATE, "layer '%.100s' is posted twice", l->name);
+        status = GW_FAIL(why, GW_ERR_STATE, "layer '%.100s' is posted twice", l->name);
     } else {
         const double now = gw_step_now();
-        s->first_post = s->posted == 0 ? now : s->first_post;
+        if (s->posted == 0) { /* later the thread reads it without the lock */
+            s->first_post = now;
+        }
         l->gradient = *gradient;
         l->posted = 1;
         l->measured.posted = now - s->first_post;
@@ -273,7 +284,7 @@ static gw_status all_posted(const gw_step *s, gw_why *why)
 {
     for (uint32_t i = 0; i < s->n_layers && s->status == GW_OK; i++) {
         if (!s->layers[i].posted) {
-            return gw_fail(why, GW_ERR_STATE,
+            return GW_FAIL(why, GW_ERR_STATE,
                            "layer '%.100s' was not posted: %u of %u were; post zeros for a layer "
                            "without a gradient",
                            s->layers[i].name, s->posted, s->n_layers);
@@ -311,7 +322,7 @@ gw_status gw_step_wait(gw_step *s, gw_step_result *result, gw_why *why)
         return status;
     }
     if (!s->agreed) {
-        return gw_fail(why, GW_ERR_STATE, "no plan is agreed: call gw_step_agree first");
+        return GW_FAIL(why, GW_ERR_STATE, "no plan is agreed: call gw_step_agree first");
     }
     (void)pthread_mutex_lock(&s->lock);
     status = all_posted(s, why);

@@ -347,6 +347,40 @@ static void overflow_of_fp16_is_said(void **state)
     run_ranks(1, 1, overflow_main);
 }
 
+/* Every rank draws numbers of its own, so that errors average out: natural makes 2 or 4 of 3, each rank for itself. */
+static void draws_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    (void)all;
+    shown *v = arg;
+    steps *s = &v->all[rank];
+    enum { N = 40000 };
+    const steps_layer layer = {N, "natural:bits=9", "gather", 0};
+    const gw_step_config config = {.comm = comm};
+    steps_open(s, &config, &layer, 1);
+    steps_agree(s);
+    float *x = s->gradient[0];
+    double sum = 0, squares = 0;
+    for (uint32_t i = 0; i < N; i++) {
+        x[i] = 3;
+    }
+    steps_post(s, 0);
+    RANK_OK(gw_step_wait(s->step, NULL, NULL), "wait");
+    for (uint32_t i = 0; i < N; i++) {
+        sum += (double)x[i] - 3;
+        squares += ((double)x[i] - 3) * ((double)x[i] - 3);
+    }
+    /* of the mean of four: variance 1/4; one of 40000 such is 1/4 ± 5 · 0.0015 */
+    RANK_TRUE(fabs(sum / N) < 5 * 0.5 / 200, "biased");
+    RANK_TRUE(fabs(squares / N - 0.25) < 0.01, "ranks draw the same numbers");
+    steps_close(s);
+}
+
+static void ranks_draw_their_own_numbers(void **state)
+{
+    (void)state;
+    run_ranks(4, 1, draws_main);
+}
+
 /* ---- statistics ---- */
 
 static const steps_layer counted[] = {
@@ -619,6 +653,7 @@ int main(void)
         cmocka_unit_test(early_layers_arrive_before_late_posts),
         cmocka_unit_test(a_rank_that_flushes_subnormals),
         cmocka_unit_test(overflow_of_fp16_is_said),
+        cmocka_unit_test(ranks_draw_their_own_numbers),
         cmocka_unit_test(statistics_are_true),
         cmocka_unit_test(the_error_is_measured),
         cmocka_unit_test(wrong_calls_are_refused),
