@@ -1,6 +1,7 @@
 /* Payloads: made, shipped, and summed again. Every payload travels with a seal, a hash that also covers step
  * and tensor: a byte changed on the way, or a message of another tensor, is an error with a name and not a
  * wrong number on one replica. */
+#include "base/divide.h"
 #include "base/little_endian.h"
 #include "coll/exchange.h"
 
@@ -93,6 +94,7 @@ static gw_status decode_piece(gw_exchange *x, const gw_range *piece, uint32_t fi
     const uint64_t block = grain != 0 ? BLOCK / grain * grain : piece->count;
     gw_exec exec = x->config.exec;
     exec.workspace = x->codec_workspace;
+    const int last = gw_exchange_divides(x);
     for (uint64_t at = 0; at < piece->count; at += block) {
         const uint64_t n = piece->count - at < block ? piece->count - at : block;
         gw_tensor out = {x->values + (piece->first + at - x->program.whole.first), (size_t)n,
@@ -110,6 +112,9 @@ static gw_status decode_piece(gw_exchange *x, const gw_range *piece, uint32_t fi
             if (status != GW_OK) {
                 return status;
             }
+        }
+        if (last) {
+            x->stats.non_finite_result |= gw_divide(out.data, out.count, x->config.divide_by);
         }
     }
     return GW_OK;
@@ -137,6 +142,7 @@ gw_status gw_bundle_decode(gw_exchange *x, const gw_move *m, gw_why *why)
             return status;
         }
     }
+    x->division = gw_exchange_divides(x) ? GW_DIVISION_DONE : x->division;
     return GW_OK;
 }
 

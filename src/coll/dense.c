@@ -1,5 +1,6 @@
 /* Collectives of numbers, composed of bytes: pieces to their owners, an ordered sum there, the sums to
  * whom they belong. docs/routes.md, "Sums": ((x0 + x1) + x2) + …, in member order, whatever arrives first. */
+#include "base/divide.h"
 #include "coll/exchange.h"
 
 #include <string.h>
@@ -58,6 +59,8 @@ static void sum_in_order(gw_exchange *x, const gw_move *m)
 {
     const gw_range piece = piece_of(x, m, m->before.range, m->group.member);
     float *own = place(x, piece.first), block[BLOCK];
+    /* each owner divides its piece before it goes to all */
+    const int last = m->step.op == GW_OP_ALLREDUCE && gw_exchange_divides(x);
     for (uint64_t at = 0; at < piece.count; at += BLOCK) {
         const size_t n = piece.count - at < BLOCK ? (size_t)(piece.count - at) : BLOCK;
         for (uint32_t i = 0; i < m->group.size; i++) {
@@ -70,6 +73,9 @@ static void sum_in_order(gw_exchange *x, const gw_move *m)
             } else {
                 x->convert->add(GW_F32, from, block, n);
             }
+        }
+        if (last) {
+            (void)gw_divide(block, n, x->config.divide_by);
         }
         memcpy(own + at, block, n * sizeof *block);
     }
@@ -153,6 +159,8 @@ gw_status gw_dense_collective(gw_exchange *x, const gw_move *m, int *done, gw_wh
     }
     if (x->phase == 1) {
         sum_in_order(x, m);
+        x->division = m->step.op == GW_OP_ALLREDUCE && gw_exchange_divides(x) ? GW_DIVISION_DIVIDED
+                                                                              : x->division;
         *done = m->step.op == GW_OP_REDUCE_SCATTER;
         return *done                           ? GW_OK
                : m->step.op == GW_OP_ALLREDUCE ? post_gather(x, m, m->before.range, why)

@@ -4,6 +4,7 @@
 #include "coll/exchange.h"
 
 #include "base/arena.h"
+#include "base/divide.h"
 #include "base/pool.h"
 
 #include <stdio.h>
@@ -294,6 +295,7 @@ gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
     x->base = values;
     x->base_first = x->program.whole.first;
     x->move = x->phase = x->round = 0;
+    x->division = GW_DIVISION_TO_DO;
     x->request = NULL;
     x->stats = (gw_exchange_stats){0};
     x->running = 1;
@@ -405,6 +407,29 @@ static gw_status collective(gw_exchange *x, const gw_move *m, int *arrived, gw_w
                    : gw_bundle_collective(x, m, arrived, why);
 }
 
+int gw_exchange_divides(const gw_exchange *x)
+{
+    uint32_t next = x->move + 1;
+    while (next < x->program.n_moves && !x->program.move[next].runs) {
+        next++;
+    }
+    return x->config.divide_by != 0 && !additive(x) && next == x->program.n_moves;
+}
+
+/* What the last move has left to do. */
+static void finish_division(gw_exchange *x)
+{
+    const size_t n = (size_t)x->config.elements;
+    const double begin = now();
+    if (x->division != GW_DIVISION_DONE) {
+        x->stats.non_finite_result = x->division == GW_DIVISION_DIVIDED
+                                         ? gw_any_non_finite(x->values, n)
+                                         : gw_divide(x->values, n, x->config.divide_by);
+    }
+    x->division = GW_DIVISION_DONE;
+    x->stats.decode_seconds += now() - begin;
+}
+
 /* One move, or one phase of it. */
 static gw_status go_on(gw_exchange *x, gw_why *why)
 {
@@ -453,6 +478,9 @@ gw_status gw_exchange_progress(gw_exchange *x, int *done, int *moved, gw_why *wh
     if (x->move < x->program.n_moves) {
         *moved = 1;
         return go_on(x, why);
+    }
+    if (x->config.divide_by != 0) {
+        finish_division(x);
     }
     *done = 1;
     return GW_OK;

@@ -42,6 +42,11 @@ struct gw_exchange {
     float *values;
     uint32_t move, phase, round;
     int running;
+    enum {
+        GW_DIVISION_TO_DO,
+        GW_DIVISION_DIVIDED,
+        GW_DIVISION_DONE
+    } division; /* done: looked at, too */
     gw_request request;
     gw_comm *comm;          /* of `request` */
     gw_bundle bundle, next; /* what the rank holds, and where a collective leaves it */
@@ -63,6 +68,9 @@ static inline gw_comm *gw_exchange_comm(const gw_exchange *x, uint8_t level)
            : level == GW_LEVEL_INTRA ? x->lane.intra
                                      : x->lane.inter;
 }
+
+/* Whether the move under way is this rank's last, and its result is to be divided. */
+int gw_exchange_divides(const gw_exchange *x);
 
 /* Bytes sent to member `member` of the move's group are counted. */
 void gw_exchange_count_sent(gw_exchange *x, const gw_move *m, uint32_t member, size_t bytes);

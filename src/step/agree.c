@@ -228,6 +228,7 @@ static gw_exchange_config exchange_config(const gw_step *s, const gw_layer *l)
         .ranks_per_node = s->config.ranks_per_node,
         .rank = s->config.comm->rank,
         .elements = l->elements,
+        .divide_by = s->config.sum ? 1 : s->config.comm->ranks,
         .exec = {.isa = s->config.isa, .pool = s->pool},
         .store = s->store,
         .store_tensor = l->store_tensor,

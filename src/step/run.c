@@ -3,6 +3,8 @@
 #define _POSIX_C_SOURCE 200809L
 #include "step/step.h"
 
+#include "base/divide.h"
+
 #include <math.h>
 #include <sched.h>
 #include <stdio.h>
@@ -14,24 +16,6 @@
 static float *values_of(const gw_layer *l)
 {
     return l->dtype == GW_F32 ? l->gradient.data : l->widened;
-}
-
-/* x / ranks; 1 if one of the results is not finite. */
-static int divide(float *x, uint64_t n, uint32_t ranks)
-{
-    const float by = (float)ranks;
-    uint32_t bad = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        x[i] /= by;
-        /* an exponent of all ones carries into the top bit */
-        bad |= (gw_bits(x[i]) & GW_ABS_MASK) + 0x00800000u;
-    }
-    return bad >> 31 != 0;
-}
-
-static uint32_t divisor(const gw_step *s)
-{
-    return s->config.sum ? 1 : s->config.comm->ranks;
 }
 
 /* Coding this gradient once, and how far it moved. */
@@ -181,7 +165,7 @@ static gw_status end_fusion(gw_step *s, const gw_fusion *f, gw_why *why)
     gw_status status = gw_exchange_commit(f->exchange, why); /* it has no residuals */
     for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
         gw_layer *l = &s->layers[s->fused[f->first + i]];
-        l->bad = divide(f->values + at, l->elements, divisor(s));
+        l->bad = gw_any_non_finite(f->values + at, (size_t)l->elements);
         if (i == 0) { /* bytes and times of the whole stand at its first layer */
             add_stats(&l->stats, gw_exchange_stats_of(f->exchange));
         }
@@ -198,7 +182,7 @@ static gw_status end_task(gw_step *s, const gw_task *t, gw_why *why)
     }
     gw_layer *l = &s->layers[t->layer];
     float *values = values_of(l);
-    l->bad |= divide(values + t->first, t->elements, divisor(s));
+    l->bad |= gw_exchange_stats_of(t->exchange)->non_finite_result;
     l->pieces_done++;
     return l->pieces_done == l->n_pieces ? close_layer(s, t->layer, values, why) : GW_OK;
 }
