@@ -1,6 +1,8 @@
 /* Before the first step: do all ranks want the same, and what memory does it take. */
 #include "step/step.h"
 
+#include "base/pages.h"
+
 #include <gradwire/frame.h>
 
 #include <stdio.h>
@@ -360,7 +362,7 @@ static gw_status make_workspaces(gw_step *s, gw_why *why)
             const size_t bytes = gw_exchange_workspace(s->tasks[t].exchange);
             w->size = bytes > w->size ? bytes : w->size;
         }
-        w->data = malloc(w->size + 1);
+        w->data = gw_pages_allocate(w->size);
         if (w->data == NULL) {
             return gw_fail(why, GW_ERR_MEMORY, "no memory: a lane needs %zu bytes", w->size);
         }
