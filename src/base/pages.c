@@ -5,17 +5,18 @@
 #include <stdlib.h>
 #include <sys/mman.h>
 
-enum { HUGE_PAGE = 2 << 20 };
+enum { LINE = 64, HUGE_PAGE = 2 << 20 };
 
 void *gw_pages_allocate(size_t bytes)
 {
-    if (bytes < HUGE_PAGE || bytes > SIZE_MAX - HUGE_PAGE) {
-        return malloc(bytes + 1);
+    if (bytes > SIZE_MAX - HUGE_PAGE) {
+        return NULL;
     }
-    const size_t whole = (bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
-    void *data = aligned_alloc(HUGE_PAGE, whole);
+    const size_t grain = bytes < HUGE_PAGE ? LINE : HUGE_PAGE;
+    const size_t whole = (bytes / grain + 1) * grain;
+    void *data = aligned_alloc(grain, whole);
 #if defined(MADV_HUGEPAGE)
-    if (data != NULL) {
+    if (data != NULL && grain == HUGE_PAGE) {
         (void)madvise(data, whole, MADV_HUGEPAGE); /* a wish: it may be refused */
     }
 #endif

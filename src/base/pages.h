@@ -4,7 +4,7 @@
 
 #include <stddef.h>
 
-/* For free(). Large ones lie on huge pages where the system grants them, so that going over them does not wait for
+/* For free(); begins on a cache line. Large ones lie on huge pages where the system grants them, so that going over them does not wait for
  * page tables, and an engine that copies between processes looks up few pages. NULL: no memory. */
 void *gw_pages_allocate(size_t bytes);
 

@@ -60,7 +60,7 @@ static void sum_in_order(gw_exchange *x, const gw_move *m)
     const gw_range piece = piece_of(x, m, m->before.range, m->group.member);
     float *own = place(x, piece.first), block[BLOCK];
     /* each owner divides its piece before it goes to all */
-    const int last = m->step.op == GW_OP_ALLREDUCE && gw_exchange_divides(x);
+    const uint32_t divisor = m->step.op == GW_OP_ALLREDUCE ? gw_exchange_last_divisor(x) : 1;
     for (uint64_t at = 0; at < piece.count; at += BLOCK) {
         const size_t n = piece.count - at < BLOCK ? (size_t)(piece.count - at) : BLOCK;
         for (uint32_t i = 0; i < m->group.size; i++) {
@@ -74,11 +74,12 @@ static void sum_in_order(gw_exchange *x, const gw_move *m)
                 x->convert->add(GW_F32, from, block, n);
             }
         }
-        if (last) {
-            (void)gw_divide(block, n, x->config.divide_by);
+        if (divisor != 1) {
+            (void)gw_divide(block, n, divisor);
         }
         memcpy(own + at, block, n * sizeof *block);
     }
+    x->divided = divisor != 1;
 }
 
 /* Every member's piece of `range` to all. */
@@ -159,8 +160,6 @@ gw_status gw_dense_collective(gw_exchange *x, const gw_move *m, int *done, gw_wh
     }
     if (x->phase == 1) {
         sum_in_order(x, m);
-        x->division = m->step.op == GW_OP_ALLREDUCE && gw_exchange_divides(x) ? GW_DIVISION_DIVIDED
-                                                                              : x->division;
         *done = m->step.op == GW_OP_REDUCE_SCATTER;
         return *done                           ? GW_OK
                : m->step.op == GW_OP_ALLREDUCE ? post_gather(x, m, m->before.range, why)

@@ -16,6 +16,15 @@ double gw_step_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+gw_status gw_step_failure(gw_step *s, gw_why *why)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    const gw_status status =
+        s->status == GW_OK ? GW_OK : gw_fail(why, s->status, "%s", s->why.text);
+    (void)pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
 static gw_status check_config(const gw_step_config *c, gw_why *why)
 {
     if (c == NULL || c->comm == NULL || c->comm->table == NULL || c->comm->ranks == 0) {
@@ -80,6 +89,9 @@ gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *wh
         status = gw_pool_create(config->threads, &s->pool);
     }
     if (status == GW_OK) {
+        status = gw_step_compare_config(s, why); /* how many groups there are hangs on it */
+    }
+    if (status == GW_OK) {
         status = open_lanes(s, why);
     }
     if (status == GW_OK && config->own_thread) {
@@ -112,6 +124,12 @@ void gw_step_destroy(gw_step *s)
         (void)pthread_cond_broadcast(&s->changed);
         (void)pthread_mutex_unlock(&s->lock);
         (void)pthread_join(s->thread, NULL);
+    }
+    if (s->posted != 0 && s->status == GW_OK) { /* others may be reading what is freed here */
+        gw_why why;
+        (void)gw_fail(&why, GW_ERR_STATE, "destroyed in the middle of step %llu",
+                      (unsigned long long)s->number);
+        gw_step_fail(s, GW_ERR_STATE, &why);
     }
     gw_step_unprepare(s);
     for (uint32_t i = 0; i < s->config.lanes; i++) {
@@ -162,6 +180,9 @@ gw_status gw_step_add(gw_step *s, const char *name, const uint64_t *dims, size_t
         l.dims[i] = dims[i];
         l.elements *= dims[i];
     }
+    if (s->posted != 0) {
+        return gw_fail(why, GW_ERR_STATE, "layer '%.100s': a step is under way", name);
+    }
     gw_status status = make_room(s, why);
     if (status == GW_OK) {
         status = gw_feedback_add_tensor(s->store, name, l.elements, &l.store_tensor, why);
@@ -176,6 +197,7 @@ gw_status gw_step_add(gw_step *s, const char *name, const uint64_t *dims, size_t
     memcpy(l.name, name, strlen(name) + 1);
     (void)gw_route_parse(&l.route, "dense", NULL);
     l.stats.rel_error = (double)NAN;
+    l.stats.step = UINT64_MAX;
     s->agreed = 0;
     *layer = s->n_layers;
     s->layers[s->n_layers++] = l;
@@ -189,6 +211,9 @@ gw_status gw_step_plan(gw_step *s, uint32_t layer, const gw_params *params, cons
         return gw_fail(why, GW_ERR_ARG, "no layer %u, or no route", layer);
     }
     gw_layer *l = &s->layers[layer];
+    if (s->posted != 0) {
+        return gw_fail(why, GW_ERR_STATE, "layer '%.100s': a step is under way", l->name);
+    }
     gw_params fitted = {0};
     if (gw_route_check(route, NULL) == GW_OK && gw_route_encodes(route) != 0 && params != NULL) {
         fitted = *params;
@@ -211,8 +236,12 @@ gw_status gw_step_plan(gw_step *s, uint32_t layer, const gw_params *params, cons
 
 gw_status gw_step_post(gw_step *s, uint32_t layer, const gw_tensor *gradient, gw_why *why)
 {
+    gw_status status = gw_step_failure(s, why);
+    if (status != GW_OK) {
+        return status;
+    }
     if (!s->agreed) {
-        return gw_fail(why, GW_ERR_STATE, "the plan was changed: call gw_step_agree first");
+        return gw_fail(why, GW_ERR_STATE, "no plan is agreed: call gw_step_agree first");
     }
     if (layer >= s->n_layers || gradient == NULL) {
         return gw_fail(why, GW_ERR_ARG, "no layer %u, or no gradient", layer);
@@ -225,17 +254,14 @@ gw_status gw_step_post(gw_step *s, uint32_t layer, const gw_tensor *gradient, gw
                        gradient->count, gw_dtype_name(gradient->dtype));
     }
     (void)pthread_mutex_lock(&s->lock);
-    gw_status status = s->status;
-    if (status != GW_OK) {
-        status = gw_fail(why, status, "%s", s->why.text);
-    } else if (l->posted) {
+    if (l->posted) {
         status = gw_fail(why, GW_ERR_STATE, "layer '%.100s' is posted twice", l->name);
     } else {
         const double now = gw_step_now();
         s->first_post = s->posted == 0 ? now : s->first_post;
         l->gradient = *gradient;
         l->posted = 1;
-        l->stats.posted = now - s->first_post;
+        l->measured.posted = now - s->first_post;
         s->posted++;
         (void)pthread_cond_broadcast(&s->changed);
     }
@@ -280,11 +306,15 @@ static void close_step(gw_step *s, gw_step_result *result)
 
 gw_status gw_step_wait(gw_step *s, gw_step_result *result, gw_why *why)
 {
+    gw_status status = gw_step_failure(s, why);
+    if (status != GW_OK) {
+        return status;
+    }
     if (!s->agreed) {
         return gw_fail(why, GW_ERR_STATE, "no plan is agreed: call gw_step_agree first");
     }
     (void)pthread_mutex_lock(&s->lock);
-    gw_status status = all_posted(s, why);
+    status = all_posted(s, why);
     if (status == GW_OK && !s->has_thread) {
         (void)pthread_mutex_unlock(&s->lock);
         gw_step_run_all(s);
@@ -297,18 +327,23 @@ gw_status gw_step_wait(gw_step *s, gw_step_result *result, gw_why *why)
         status = gw_fail(why, s->status, "%s", s->why.text);
     }
     if (status == GW_OK) {
+        status = gw_step_settle(s, why);
+    }
+    if (status == GW_OK) {
         close_step(s, result);
     }
     (void)pthread_mutex_unlock(&s->lock);
     return status;
 }
 
-gw_status gw_step_stats(const gw_step *s, uint32_t layer, gw_layer_stats *out)
+gw_status gw_step_stats(gw_step *s, uint32_t layer, gw_layer_stats *out)
 {
     if (layer >= s->n_layers) {
         return GW_ERR_ARG;
     }
+    (void)pthread_mutex_lock(&s->lock);
     *out = s->layers[layer].stats;
+    (void)pthread_mutex_unlock(&s->lock);
     return GW_OK;
 }
 
@@ -324,5 +359,6 @@ uint64_t gw_step_number(const gw_step *s)
 
 void gw_step_set_number(gw_step *s, uint64_t number)
 {
+    s->agreed &= s->number == number; /* the others must have the same */
     s->number = number;
 }
