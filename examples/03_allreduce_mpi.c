@@ -45,7 +45,7 @@ static gw_status average(gw_comm *comm, float *plain, float *coded, gw_why *why)
         }
     }
     double lost = 0, size = 0;
-    for (int i = 0; i < N; i++) {
+    for (int i = 0; i < N && status == GW_OK; i++) {
         lost += pow((double)coded[i] - (double)plain[i], 2);
         size += pow((double)plain[i], 2);
     }

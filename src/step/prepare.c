@@ -1,6 +1,8 @@
 /* What an agreed plan takes: exchanges, tasks, memory. */
 #include "step/step.h"
 
+#include "base/pages.h"
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -158,7 +160,7 @@ static gw_status make_tasks(gw_step *s, gw_why *why)
         }
         pieces += l->n_pieces + 1;
         if (status == GW_OK && l->dtype != GW_F32 && l->widened == NULL) {
-            l->widened = malloc((size_t)l->elements * sizeof(float) + 1);
+            l->widened = gw_pages_allocate((size_t)l->elements * sizeof(float));
             status = l->widened != NULL ? GW_OK : GW_FAIL(why, GW_ERR_MEMORY, "no memory");
         }
     }
@@ -193,7 +195,7 @@ static gw_status make_workspaces(gw_step *s, gw_why *why)
             const size_t bytes = gw_exchange_workspace(s->tasks[t].exchange);
             w->size = bytes > w->size ? bytes : w->size;
         }
-        w->data = malloc(w->size + 1);
+        w->data = gw_pages_allocate(w->size);
         if (w->data == NULL) {
             return GW_FAIL(why, GW_ERR_MEMORY, "no memory: a lane needs %zu bytes", w->size);
         }
