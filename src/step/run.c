@@ -318,7 +318,9 @@ typedef struct patience {
     uint32_t tries;
 } patience;
 
-enum { YIELDS = 16, NAP_NS = 50 * 1000, IDLE_NS = 2 * 1000 * 1000 };
+/* Naps double: on a fast engine an answer is near, on a slow link looking often costs the processor that the link's
+ * own protocol needs. */
+enum { YIELDS = 16, NAP_NS = 25 * 1000, DOUBLINGS = 4, IDLE_NS = 2 * 1000 * 1000 };
 
 /* Sleeps until something is posted, or a little while. */
 static void rest(gw_step *s, patience *p, int idle)
@@ -329,7 +331,8 @@ static void rest(gw_step *s, patience *p, int idle)
     }
     struct timespec until;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += idle ? IDLE_NS : NAP_NS;
+    const uint32_t naps = p->tries - YIELDS - 1;
+    until.tv_nsec += idle ? IDLE_NS : NAP_NS << (naps < DOUBLINGS ? naps : DOUBLINGS);
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     (void)pthread_mutex_lock(&s->lock);
