@@ -25,7 +25,7 @@ typedef struct gw_step_config {
     uint64_t fuse_below;     /* layers of fewer elements go together, uncompressed; 0: none */
     double timeout;          /* seconds without an answer from the others; 0: 300 */
     uint32_t ranks_per_node; /* 0: not known, flat routes only */
-    uint32_t lanes;          /* exchanges under way at once; 0: 4 */
+    uint32_t lanes;          /* exchanges under way at once; 0: 6 */
     unsigned threads;        /* for coding; 0: 1 */
     gw_isa isa;
     int own_thread;    /* 1: exchanges run on a thread of their own, beside backward; 0: in wait */

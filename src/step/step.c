@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { DEFAULT_LANES = 4, DEFAULT_PIECE = 1 << 20, DEFAULT_TIMEOUT = 300 };
+enum { DEFAULT_LANES = 6, DEFAULT_PIECE = 1 << 20, DEFAULT_TIMEOUT = 300 };
 
 double gw_step_now(void)
 {
