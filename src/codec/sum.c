@@ -48,7 +48,7 @@ static void sum_selected(sum *s)
 {
     const gw_codec *codec = s->job.params->codec;
     const uint32_t caller = gw_fp_enter();
-    for (size_t first = 0; first < s->n; first += ABREAST) {
+    for (size_t first = 0; s->out != NULL && first < s->n; first += ABREAST) {
         const size_t n = least(ABREAST, s->n - first);
         gw_cursor cursors[ABREAST] = {0};
         for (size_t at = 0; at < s->count; at += BLOCK) {

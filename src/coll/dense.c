@@ -58,7 +58,7 @@ static gw_status post_scatter(gw_exchange *x, const gw_move *m, gw_why *why)
 static void sum_in_order(gw_exchange *x, const gw_move *m)
 {
     const gw_range piece = piece_of(x, m, m->before.range, m->group.member);
-    float *own = place(x, piece.first), block[BLOCK];
+    float *own = place(x, piece.first), block[BLOCK] = {0};
     /* each owner divides its piece before it goes to all */
     const uint32_t divisor = m->step.op == GW_OP_ALLREDUCE ? gw_exchange_last_divisor(x) : 1;
     for (uint64_t at = 0; at < piece.count; at += BLOCK) {

@@ -2,6 +2,7 @@
 #include "support/check.h"
 #include "support/gen.h"
 
+#include "base/numeric.h"
 #include "codec/specs.h"
 
 #include <math.h>
@@ -56,7 +57,7 @@ static size_t differ(const float *a, const float *b, size_t n)
 {
     size_t count = 0;
     for (size_t i = 0; i < n; i++) {
-        count += memcmp(&a[i], &b[i], sizeof *a) != 0 && !(isnan(a[i]) && isnan(b[i]));
+        count += gw_bits(a[i]) != gw_bits(b[i]) && !(isnan(a[i]) && isnan(b[i]));
     }
     return count;
 }

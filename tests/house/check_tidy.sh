@@ -5,9 +5,13 @@ set -euo pipefail
 build=$1 source=$2
 tool=$(command -v clang-tidy-14 || true)
 [ -n "$tool" ] || { echo "skip: no clang-tidy-14"; exit 77; }
+# A file that two programs share is looked at once.
+mkdir -p "$build/tidy"
 files=$(python3 -c '
 import json, sys
-print("\n".join(sorted({e["file"] for e in json.load(open(sys.argv[1] + "/compile_commands.json"))})))' "$build")
+once = {e["file"]: e for e in json.load(open(sys.argv[1] + "/compile_commands.json"))}
+json.dump(list(once.values()), open(sys.argv[1] + "/tidy/compile_commands.json", "w"))
+print("\n".join(sorted(once)))' "$build")
 cd "$source"
-echo "$files" | xargs -P 2 -n 1 "$tool" --quiet -p "$build" 2>/dev/null
+echo "$files" | xargs -P 2 -n 1 "$tool" --quiet -p "$build/tidy" 2>/dev/null
 echo "$(wc -l <<<"$files") files are tidy"

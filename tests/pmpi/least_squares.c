@@ -81,7 +81,7 @@ static void others(int rank)
         n[i] = (int)(uniform() * 1e6f);
     }
     MPI_Allreduce(f, r, M, MPI_FLOAT, MPI_MIN, MPI_COMM_WORLD);
-    print_bits("min", rank == 0 ? r : r, M * sizeof *r);
+    print_bits("min", r, M * sizeof *r);
     MPI_Allreduce(f, r, M, MPI_FLOAT, MPI_MAX, MPI_COMM_WORLD);
     print_bits("max", r, M * sizeof *r);
     MPI_Allreduce(f, r, 1000, MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD);
