@@ -7,6 +7,7 @@
 #include <time.h>
 
 enum { LOSS_LAYER = 0, FIRST_PARAM = 1 };
+enum { TIMEOUT = 300 }; /* seconds that a rank waits for the others */
 
 static double now(void)
 {
@@ -23,6 +24,7 @@ static gw_status create_step(rank *r, gw_why *why)
                                    .ranks_per_node = r->config.ranks_per_node,
                                    .seed = r->config.seed,
                                    .fuse_below = r->config.plan.fuse_below,
+                                   .timeout = TIMEOUT,
                                    .own_thread = 1};
     const uint64_t one = 1;
     uint32_t number = 0;
@@ -51,6 +53,22 @@ static gw_status create_batch(rank *r, gw_why *why)
                : trainer_fail(why, GW_ERR_MEMORY, "no memory for a batch");
 }
 
+static gw_status create_shares(rank *r, gw_why *why)
+{
+    const uint32_t ranks = r->comm->ranks;
+    r->shares = calloc(ranks, sizeof *r->shares);
+    r->share_sizes = calloc(ranks, sizeof *r->share_sizes);
+    r->share_offsets = calloc(ranks, sizeof *r->share_offsets);
+    if (r->shares == NULL || r->share_sizes == NULL || r->share_offsets == NULL) {
+        return trainer_fail(why, GW_ERR_MEMORY, "no memory for %u ranks", ranks);
+    }
+    for (uint32_t i = 0; i < ranks; i++) {
+        r->share_sizes[i] = sizeof *r->shares;
+        r->share_offsets[i] = i * sizeof *r->shares;
+    }
+    return GW_OK;
+}
+
 gw_status rank_create(const rank_config *config, const dataset *data, gw_comm *comm, rank **out,
                       gw_why *why)
 {
@@ -71,6 +89,9 @@ gw_status rank_create(const rank_config *config, const dataset *data, gw_comm *c
     }
     if (status == GW_OK) {
         status = create_batch(r, why);
+    }
+    if (status == GW_OK) {
+        status = create_shares(r, why);
     }
     if (status == GW_OK) {
         status = create_step(r, why);
@@ -95,6 +116,9 @@ void rank_destroy(rank *r)
     free(r->which);
     free(r->x);
     free(r->labels);
+    free(r->shares);
+    free(r->share_sizes);
+    free(r->share_offsets);
     free(r);
 }
 
@@ -180,35 +204,31 @@ static loss evaluate_share(rank *r, size_t n)
     return all;
 }
 
-gw_status rank_evaluate(rank *r, size_t examples, loss *out, gw_why *why)
+/* Sums, in rank order, of what every rank has: the same bits on all. */
+static gw_status sum_shares(rank *r, const loss *own, loss *sum, gw_why *why)
 {
     gw_comm *comm = r->comm;
-    const loss own =
-        evaluate_share(r, examples != 0 && examples < r->data->test ? examples : r->data->test);
-    loss *all = calloc(comm->ranks, sizeof *all);
-    size_t *sizes = calloc(2 * (size_t)comm->ranks, sizeof *sizes);
     gw_request request = NULL;
-    gw_status status = all != NULL && sizes != NULL
-                           ? GW_OK
-                           : trainer_fail(why, GW_ERR_MEMORY, "no memory to evaluate");
-    for (uint32_t i = 0; i < comm->ranks && status == GW_OK; i++) {
-        sizes[i] = sizeof own;
-        sizes[comm->ranks + i] = i * sizeof own;
-    }
+    gw_status status = comm->table->allgatherv(comm, own, sizeof *own, r->shares, r->share_sizes,
+                                               r->share_offsets, &request, why);
     if (status == GW_OK) {
-        status = comm->table->allgatherv(comm, &own, sizeof own, all, sizes, sizes + comm->ranks,
-                                         &request, why);
+        status = gw_comm_wait(comm, request, TIMEOUT, why);
     }
-    if (status == GW_OK) {
-        status = gw_comm_wait(comm, request, 300, why);
+    if (status != GW_OK) {
+        return status;
     }
-    *out = (loss){0};
-    for (uint32_t i = 0; i < comm->ranks && status == GW_OK; i++) {
-        out->sum += all[i].sum;
-        out->right += all[i].right;
-        out->rows += all[i].rows;
+    *sum = (loss){0};
+    for (uint32_t i = 0; i < comm->ranks; i++) {
+        sum->sum += r->shares[i].sum;
+        sum->right += r->shares[i].right;
+        sum->rows += r->shares[i].rows;
     }
-    free(all);
-    free(sizes);
-    return status;
+    return GW_OK;
+}
+
+gw_status rank_evaluate(rank *r, size_t examples, loss *out, gw_why *why)
+{
+    const size_t all = r->data->test;
+    const loss own = evaluate_share(r, examples != 0 && examples < all ? examples : all);
+    return sum_shares(r, &own, out, why);
 }

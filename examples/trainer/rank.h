@@ -38,6 +38,8 @@ typedef struct rank {
     uint32_t *which;
     float *x;
     int32_t *labels;
+    loss *shares; /* of every rank, when the test set is evaluated */
+    size_t *share_sizes, *share_offsets;
 } rank;
 
 /* Called by all ranks, with the same config. Words in config must live as long. */
