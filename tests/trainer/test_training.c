@@ -37,6 +37,22 @@ typedef struct run {
     loss test;
 } run;
 
+/* The test set, one example after the other. */
+static loss evaluate_alone(model *m)
+{
+    loss sum = {0};
+    for (uint32_t i = 0; i < TEST; i++) {
+        float x[WIDTH];
+        int32_t label = 0;
+        fill(&data, 1, &i, 1, x, &label);
+        const loss l = softmax_loss(1, CLASSES, model_forward(m, 1, x), &label, NULL);
+        sum.sum += l.sum;
+        sum.right += l.right;
+        sum.rows++;
+    }
+    return sum;
+}
+
 static void train(ranks *all, uint32_t rank_number, gw_comm *comm, void *arg)
 {
     run *u = arg;
@@ -55,6 +71,10 @@ static void train(ranks *all, uint32_t rank_number, gw_comm *comm, void *arg)
     }
     loss test;
     RANK_OK(rank_evaluate(r, 0, &test, &why), why.text);
+    const loss alone = evaluate_alone(r->model);
+    RANK_TRUE(fabs(test.sum - alone.sum) < 1e-3 && test.right == alone.right &&
+                  test.rows == alone.rows,
+              "the test set was not shared out");
     u->weights[rank_number] = malloc(r->model->room * sizeof(float));
     RANK_TRUE(u->weights[rank_number] != NULL, "no memory");
     memcpy(u->weights[rank_number], r->model->weights, r->model->room * sizeof(float));
@@ -192,12 +212,44 @@ static void rates_follow_the_schedule(void **state)
     assert_true(optimiser_rate(&c, 99, 100) == 1);
 }
 
+/* Two steps, by hand. */
+static void optimisers_follow_their_formulas(void **state)
+{
+    (void)state;
+    optimiser_config c = {.rate = 0.1F, .momentum = 0.5F, .decay = 0.25F};
+    optimiser o;
+    float weight = 2;
+    const float gradients[2] = {1, -3};
+    assert_int_equal(optimiser_create(&o, &c, 1, NULL), GW_OK);
+    optimiser_step(&o, 0, 2, &weight, &gradients[0]); /* m = 1 + 0.5 = 1.5 */
+    assert_true(fabs((double)weight - 1.85) < 1e-6);
+    optimiser_step(&o, 1, 2, &weight, &gradients[1]); /* m = 0.75 - 3 + 0.4625 */
+    assert_true(fabs((double)weight - (1.85 + 0.17875)) < 1e-6);
+    optimiser_destroy(&o);
+
+    c = (optimiser_config){.kind = OPTIMISER_ADAM, .rate = 0.1F};
+    weight = 2;
+    assert_int_equal(optimiser_create(&o, &c, 1, NULL), GW_OK);
+    optimiser_step(&o, 0, 2, &weight, &gradients[0]); /* whatever its size, a rate's worth */
+    assert_true(fabs((double)weight - 1.9) < 1e-6);
+    optimiser_step(&o, 1, 2, &weight, &gradients[1]);
+    const double m = (0.9 * 0.1 - 0.1 * 3) / (1 - 0.81);
+    const double v = (0.999 * 0.001 + 0.001 * 9) / (1 - 0.998001);
+    assert_true(fabs((double)weight - (1.9 - 0.1 * m / sqrt(v))) < 1e-5);
+    optimiser_destroy(&o);
+    c.rate = 0;
+    gw_why why = {""};
+    assert_int_equal(optimiser_create(&o, &c, 1, &why), GW_ERR_RANGE);
+}
+
 int main(void)
 {
     openblas_set_num_threads(1);
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(two_ranks_are_one_with_twice_the_batch),
-        cmocka_unit_test(replicas_are_equal), cmocka_unit_test(runs_repeat),
-        cmocka_unit_test(plans_are_checked), cmocka_unit_test(rates_follow_the_schedule)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(two_ranks_are_one_with_twice_the_batch),
+                                       cmocka_unit_test(replicas_are_equal),
+                                       cmocka_unit_test(runs_repeat),
+                                       cmocka_unit_test(plans_are_checked),
+                                       cmocka_unit_test(rates_follow_the_schedule),
+                                       cmocka_unit_test(optimisers_follow_their_formulas)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
