@@ -32,14 +32,16 @@ void optimiser_destroy(optimiser *o)
 float optimiser_rate(const optimiser_config *config, uint64_t step, uint64_t steps)
 {
     const double done = (double)step / (double)steps;
-    switch (config->schedule) {
-    case SCHEDULE_COSINE:
-        return (float)((double)config->rate * 0.5 * (1 + cos(3.14159265358979323846 * done)));
-    case SCHEDULE_STEP:
-        return config->rate * (done < 0.5 ? 1.0F : done < 0.75 ? 0.1F : 0.01F);
-    default:
-        return config->rate;
+    double part = 1;
+    if (config->schedule == SCHEDULE_COSINE) {
+        part = 0.5 * (1 + cos(3.14159265358979323846 * done));
+    } else if (config->schedule == SCHEDULE_STEP) {
+        part = done < 0.5 ? 1 : done < 0.75 ? 0.1 : 0.01;
     }
+    if (step < config->warmup) {
+        part *= (double)(step + 1) / (double)config->warmup;
+    }
+    return (float)((double)config->rate * part);
 }
 
 static void sgd(optimiser *o, float rate, float *weights, const float *gradients)

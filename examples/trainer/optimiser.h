@@ -12,8 +12,9 @@ typedef struct optimiser_config {
     optimiser_kind kind;
     schedule schedule;
     float rate;
-    float momentum; /* sgd; adam's are 0.9 and 0.999 */
-    float decay;    /* added to the gradient: decay · weight */
+    uint64_t warmup; /* steps over which the rate rises; the first gradients are the largest */
+    float momentum;  /* sgd; adam's are 0.9 and 0.999 */
+    float decay;     /* added to the gradient: decay · weight */
 } optimiser_config;
 
 typedef struct optimiser {

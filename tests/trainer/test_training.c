@@ -210,6 +210,9 @@ static void rates_follow_the_schedule(void **state)
                 optimiser_rate(&c, 75, 100) == 0.01F);
     c.schedule = SCHEDULE_CONSTANT;
     assert_true(optimiser_rate(&c, 99, 100) == 1);
+    c.warmup = 10;
+    assert_true(optimiser_rate(&c, 0, 100) == 0.1F && optimiser_rate(&c, 4, 100) == 0.5F &&
+                optimiser_rate(&c, 9, 100) == 1 && optimiser_rate(&c, 10, 100) == 1);
 }
 
 /* Two steps, by hand. */
