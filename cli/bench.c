@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "bench_allreduce.h"
 #include "bench_codec.h"
 #include "commands.h"
 #include "options.h"
@@ -9,16 +10,23 @@
 
 static const char HELP[] =
     "usage: gradwire bench codec [SPEC]... [options]\n"
+    "       gradwire bench allreduce -c SPEC [--route R] [options]\n"
     "\n"
-    "  codec    encode and decode speed next to a plain copy in the same run\n"
+    "  codec      encode and decode speed next to a plain copy in the same run\n"
+    "  allreduce  the mean over ranks along a route, next to the uncompressed one in the same run\n"
     "\n"
     "example:\n"
-    "  gradwire bench codec natural:bits=8 -n 64Mi\n";
+    "  gradwire bench codec natural:bits=8 -n 64Mi\n"
+    "  gradwire bench allreduce -c natural:bits=8 --link 1gbit\n";
 
 int gw_cli_bench(int argc, char **argv)
 {
     if (argc > 1 && strcmp(argv[1], "codec") == 0) {
         return gw_cli_bench_codec(argc - 1, argv + 1);
+    }
+    if (argc > 1 && strcmp(argv[1], "allreduce") == 0) {
+        static const gw_cli_engine THREADS = {.name = "threads"};
+        return gw_cli_bench_allreduce(&THREADS, argc - 1, argv + 1);
     }
     if (argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0)) {
         (void)fputs(HELP, stdout);

@@ -9,7 +9,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
 #include <unistd.h>
 
 #include <gradwire/gradwire.h>
@@ -18,6 +17,7 @@
 #include "bench_reference.h"
 #include "exec.h"
 #include "generate.h"
+#include "huge.h"
 #include "json_out.h"
 #include "options.h"
 #include "say.h"
@@ -77,7 +77,7 @@ typedef struct subject {
     size_t bound, payload_bytes, workspace;
     uint8_t *expected; /* the scalar variant's payload */
     float *residual;   /* with feedback */
-    void *residual_mapping;
+    gw_cli_huge residual_memory;
     timing encode, decode;
     size_t kept;      /* topk: how many it sends, beside nth_element; else 0 */
     uint32_t *chosen; /* index and value of each */
@@ -93,8 +93,7 @@ typedef struct bench {
     uint64_t steps;
     float *in, *out, *expected, *after; /* after: r′ */
     uint8_t *payload;
-    void *mapping[N_BUFFERS];
-    size_t mapping_bytes[N_BUFFERS];
+    gw_cli_huge memory[N_BUFFERS];
     subject subjects[MAX_SPECS];
     size_t n_subjects;
     timing copy, add, sum;
@@ -111,32 +110,6 @@ static double median(timing *t, size_t n)
 {
     qsort(t->seconds, n, sizeof t->seconds[0], by_value);
     return t->seconds[n / 2];
-}
-
-/* Buffers that begin alike compete for the same banks of memory: each begins 17 pages later. */
-enum { HUGE_PAGE = 2 << 20, SKEW = 17 * 4096 };
-
-/* Bytes mapped for a buffer: whole huge pages, so that neighbouring mappings share none. */
-static size_t huge_bytes(size_t bytes)
-{
-    return (bytes / HUGE_PAGE + 3) * HUGE_PAGE;
-}
-
-/* Memory on huge pages where the system grants them, the buffers skewed; touched, so
- * that no page fault is timed. *mapping is what release unmaps. NULL if there is no memory. */
-static void *map_huge(size_t bytes, size_t number, void **mapping)
-{
-    void *p =
-        mmap(NULL, huge_bytes(bytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-    if (p == MAP_FAILED) {
-        return NULL;
-    }
-    *mapping = p;
-    uint8_t *aligned =
-        (uint8_t *)p + (HUGE_PAGE - (uintptr_t)p % HUGE_PAGE) % HUGE_PAGE + number * SKEW;
-    (void)madvise(p, huge_bytes(bytes), MADV_HUGEPAGE);
-    memset(aligned, 1, bytes);
-    return aligned;
 }
 
 /* On as many threads as the codecs. */
@@ -298,7 +271,8 @@ static bool run(bench *b, int talk)
 /* The residual of a subject after some steps of other gradients: this one's numbers, moved along. */
 static bool reach_steady_state(bench *b, subject *s)
 {
-    s->residual = map_huge(b->n * sizeof(float), N_BUFFERS, &s->residual_mapping);
+    s->residual_memory = gw_cli_huge_open(b->n * sizeof(float), N_BUFFERS);
+    s->residual = s->residual_memory.data;
     if (!s->residual) {
         gw_cli_out_of_memory();
         return false;
@@ -346,20 +320,18 @@ static bool prepare(bench *b)
     }
     const size_t bytes = b->n * sizeof(float);
     const size_t sizes[N_BUFFERS] = {bytes, bytes, bytes, largest, b->feedback ? bytes : 1};
-    void *buffers[N_BUFFERS] = {NULL};
     for (size_t i = 0; i < N_BUFFERS; i++) {
-        buffers[i] = map_huge(sizes[i], i, &b->mapping[i]);
-        b->mapping_bytes[i] = huge_bytes(sizes[i]);
-        if (!buffers[i]) {
+        b->memory[i] = gw_cli_huge_open(sizes[i], i);
+        if (!b->memory[i].data) {
             gw_cli_out_of_memory();
             return false;
         }
     }
-    b->in = buffers[0];
-    b->out = buffers[1];
-    b->expected = buffers[2];
-    b->payload = buffers[3];
-    b->after = buffers[4];
+    b->in = b->memory[0].data;
+    b->out = b->memory[1].data;
+    b->expected = b->memory[2].data;
+    b->payload = b->memory[3].data;
+    b->after = b->memory[4].data;
     gw_cli_generate(1, b->in, b->n);
     gw_exec scalar = b->exec;
     scalar.isa = GW_ISA_SCALAR;
@@ -387,16 +359,12 @@ static bool prepare(bench *b)
 static void release(bench *b)
 {
     for (size_t i = 0; i < N_BUFFERS; i++) {
-        if (b->mapping[i]) {
-            (void)munmap(b->mapping[i], b->mapping_bytes[i]);
-        }
+        gw_cli_huge_close(&b->memory[i]);
     }
     for (size_t i = 0; i < b->n_subjects; i++) {
         free(b->subjects[i].expected);
         free(b->subjects[i].chosen);
-        if (b->subjects[i].residual_mapping) {
-            (void)munmap(b->subjects[i].residual_mapping, huge_bytes(b->n * sizeof(float)));
-        }
+        gw_cli_huge_close(&b->subjects[i].residual_memory);
     }
     gw_cli_exec_close(&b->exec);
 }

@@ -21,7 +21,7 @@ static const command COMMANDS[] = {
      gw_cli_inspect},
     {"routes", "the ways a tensor can take to the sum over all ranks; one of them step by step",
      gw_cli_routes},
-    {"bench", "speed of codecs on this machine", gw_cli_bench},
+    {"bench", "speed of codecs and of exchanges on this machine", gw_cli_bench},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };
 

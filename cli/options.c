@@ -8,6 +8,7 @@
 
 #include <gradwire/gradwire.h>
 
+#include "quantity.h"
 #include "say.h"
 
 typedef struct common_values {
@@ -193,6 +194,10 @@ static const char *expectation(gw_cli_kind kind)
         return "a number of threads from 1 to 256";
     case GW_CLI_ISA:
         return "auto, scalar, avx2, avx512 or neon";
+    case GW_CLI_RATE:
+        return "a rate such as 1gbit, 200mbit or 64kbit, or 0 for no limit";
+    case GW_CLI_TIME:
+        return "a time such as 1ms, 50us or 0";
     default:
         return "a value";
     }
@@ -223,6 +228,12 @@ static int set(parser *p, void *table, const gw_cli_option *option, const char *
         return set_text(target, value, (size_t)p->argc) ? GW_CLI_GO_ON : GW_CLI_FAILED;
     case GW_CLI_ISA:
         fine = set_isa(target, value);
+        break;
+    case GW_CLI_RATE:
+        fine = gw_cli_rate_parse(value, target);
+        break;
+    case GW_CLI_TIME:
+        fine = gw_cli_time_parse(value, target);
         break;
     default:
         fine = set_number(option->kind, target, value);

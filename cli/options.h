@@ -25,7 +25,9 @@ typedef enum gw_cli_kind {
     GW_CLI_U32,     /* uint32_t */
     GW_CLI_SIZE,    /* uint64_t, written 4096, 1k, 64Mi, … */
     GW_CLI_THREADS, /* unsigned, 1 … GW_POOL_MAX_THREADS */
-    GW_CLI_ISA      /* gw_isa by name */
+    GW_CLI_ISA,     /* gw_isa by name */
+    GW_CLI_RATE,    /* double, bytes a second, written 1gbit, 200mbit, …; 0: no limit */
+    GW_CLI_TIME     /* double, seconds, written 1ms, 50us, … */
 } gw_cli_kind;
 
 typedef struct gw_cli_texts {

@@ -119,6 +119,18 @@ GW_API gw_status gw_encode_feedback(const gw_params *params, const gw_exec *exec
 GW_API gw_status gw_decode(const gw_params *params, const gw_exec *exec, const void *payload,
                            size_t size, gw_apply how, gw_tensor *out, gw_why *why);
 
+typedef struct gw_payload {
+    const void *bytes;
+    size_t size;
+} gw_payload;
+
+/* The sum of `n` payloads in their order, ((y0 + y1) + y2) + …, over the `divisor`: what gw_decode with GW_SET,
+ * then GW_ADD, then a division leave in an fp32 tensor, but block by block while it is in cache. *finite says
+ * whether all of it is. Everything is checked before `out` is touched. Needs no workspace. */
+GW_API gw_status gw_decode_sum(const gw_params *params, const gw_exec *exec,
+                               const gw_payload *payloads, size_t n, uint32_t divisor,
+                               gw_tensor *out, int *finite, gw_why *why);
+
 #ifdef __cplusplus
 }
 #endif

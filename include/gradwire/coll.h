@@ -25,6 +25,7 @@ typedef struct gw_exchange_config {
     uint32_t ranks, ranks_per_node, rank;
     uint64_t first, elements; /* of the tensor; `first` is a multiple of the codec's grain */
     gw_exec exec;             /* its workspace is not looked at: begin brings one */
+    uint32_t divisor;         /* the sum is divided by this in the end; 0 is 1 */
     /* Where residuals are kept, for codecs that want feedback; NULL: nothing is fed back. `piece` tells
      * apart the exchanges of one tensor that is cut (`first`). */
     gw_feedback *store;
@@ -37,6 +38,7 @@ typedef struct gw_exchange_stats {
     uint64_t bytes_sent[GW_LINKS];         /* to other ranks, by link; seals and lengths included */
     uint64_t payload_bytes;                /* of this rank's own encodings */
     gw_report report;                      /* of this rank's own encodings */
+    int finite; /* 1: all of the result is, which every rank sees alike */
 } gw_exchange_stats;
 
 GW_API gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out,
@@ -46,7 +48,7 @@ GW_API void gw_exchange_destroy(gw_exchange *exchange, int retire);
 GW_API size_t gw_exchange_workspace(const gw_exchange *exchange); /* bytes */
 GW_API const gw_program *gw_exchange_program(const gw_exchange *exchange);
 
-/* `values`: element `first` and on, fp32; they become the sum over all ranks. `stream`: seed, step and tensor.
+/* `values`: element `first` and on, fp32; they become the sum over all ranks, over the divisor. `stream`: seed, step and tensor.
  * Lane, workspace and values are the exchange's until it is done and committed or rolled back. */
 GW_API gw_status gw_exchange_begin(gw_exchange *exchange, const gw_lane *lane, float *values,
                                    const gw_stream *stream, gw_workspace workspace, gw_why *why);

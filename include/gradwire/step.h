@@ -19,20 +19,22 @@ typedef struct gw_step gw_step;
 enum { GW_STEP_MAX_LANES = 16, GW_STEP_MAX_LAYERS = 1 << 18 };
 
 typedef struct gw_step_config {
-    gw_comm *comm;           /* all ranks; not closed by destroy */
-    uint32_t ranks_per_node; /* 0: not known, flat routes only */
-    uint64_t seed;           /* of the random numbers */
-    uint32_t lanes;          /* exchanges under way at once; 0: 4 */
+    gw_comm *comm;  /* all ranks; not closed by destroy */
+    uint64_t seed;  /* of the random numbers */
     uint64_t piece; /* elements from which tensors are cut, to overlap coding and wire; 0: 1 Mi */
-    uint64_t fuse_below; /* layers of fewer elements go together, uncompressed; 0: none */
-    double timeout;      /* seconds without an answer from the others; 0: 300 */
-    int own_thread;   /* 1: exchanges run on a thread of their own, beside backward; 0: in wait */
-    unsigned threads; /* for coding; 0: 1 */
+    uint64_t fuse_below;     /* layers of fewer elements go together, uncompressed; 0: none */
+    double timeout;          /* seconds without an answer from the others; 0: 300 */
+    uint32_t ranks_per_node; /* 0: not known, flat routes only */
+    uint32_t lanes;          /* exchanges under way at once; 0: 4 */
+    unsigned threads;        /* for coding; 0: 1 */
     gw_isa isa;
+    int own_thread;    /* 1: exchanges run on a thread of their own, beside backward; 0: in wait */
     int sum;           /* 1: gradients become the sum, not the mean */
     int measure_error; /* 1: gw_layer_stats.rel_error, at the price of another coding */
 } gw_step_config;
 
+/* Called by all ranks, with the same seed, lanes, piece, fuse_below and ranks_per_node: else GW_ERR_DISAGREE, and
+ * who differs. */
 GW_API gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *why);
 GW_API void gw_step_destroy(gw_step *step); /* accepts NULL */
 
@@ -43,8 +45,9 @@ GW_API gw_status gw_step_add(gw_step *step, const char *name, const uint64_t *di
  * In force after the next agree; what residuals of another plan hold goes into the layer's next gradient. */
 GW_API gw_status gw_step_plan(gw_step *step, uint32_t layer, const gw_params *params,
                               const gw_route *route, gw_why *why);
-/* Called by all ranks, before the first step and after every change: compares version, layers and plan with the
- * others and says who differs in what (GW_ERR_DISAGREE), then prepares everything. */
+/* Called by all ranks, before the first step and after every change: compares layers, plan and step number with
+ * the others and says who differs in what (GW_ERR_DISAGREE; it may then be put right and agreed upon again),
+ * then prepares everything. */
 GW_API gw_status gw_step_agree(gw_step *step, gw_why *why);
 
 /* The gradient is the step's until wait. Each layer once a step. May be called while another thread waits
@@ -62,8 +65,9 @@ typedef struct gw_step_result {
  * written, residuals are those of the last good step, and the step can only be destroyed. */
 GW_API gw_status gw_step_wait(gw_step *step, gw_step_result *result, gw_why *why);
 
-/* Of the last step. Seconds count from its first post. */
+/* Of the last time that the layer arrived. Seconds count from the step's first post. */
 typedef struct gw_layer_stats {
+    uint64_t step; /* its number; UINT64_MAX: none yet */
     double posted, begun, arrived;
     double encode_seconds, decode_seconds;
     uint64_t bytes_sent[GW_LINKS], dense_bytes_sent; /* what the flat uncompressed route sends */
@@ -72,11 +76,13 @@ typedef struct gw_layer_stats {
     uint64_t non_finite; /* in this rank's own gradient, as far as a codec saw it */
     int fused;
 } gw_layer_stats;
-GW_API gw_status gw_step_stats(const gw_step *step, uint32_t layer, gw_layer_stats *out);
+/* At any time. A layer whose stats are of this step has arrived: its mean is there and may be read, though whether
+ * the step is good is only known by wait. */
+GW_API gw_status gw_step_stats(gw_step *step, uint32_t layer, gw_layer_stats *out);
 
 /* The residuals, for gw_feedback_save and load; between steps only. */
 GW_API gw_feedback *gw_step_feedback(gw_step *step);
-/* The number of the next step, part of every random number: a run that is resumed sets it. */
+/* The number of the next step, part of every random number: a run that is resumed sets it, before agree. */
 GW_API uint64_t gw_step_number(const gw_step *step);
 GW_API void gw_step_set_number(gw_step *step, uint64_t number);
 

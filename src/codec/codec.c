@@ -386,30 +386,39 @@ gw_status gw_encode_feedback(const gw_params *params, const gw_exec *exec, const
     return GW_OK;
 }
 
+gw_status gw_payload_check(const gw_params *params, const void *payload, size_t size, size_t count,
+                           gw_why *why)
+{
+    const size_t bytes = (size_t)params->codec->bytes(params, count);
+    const int fixed = (params->codec->flags(params) & GW_CODEC_FIXED_SIZE) != 0;
+    if (payload == NULL && bytes != 0) {
+        return gw_fail(why, GW_ERR_ARG, "%s", gw_status_string(GW_ERR_ARG));
+    }
+    if (size > bytes || (fixed && size < bytes)) {
+        return gw_fail(why, size < bytes ? GW_ERR_TRUNCATED : GW_ERR_CORRUPT,
+                       "%s payload of %zu elements has %zu bytes, not %s%zu", params->codec->name,
+                       count, size, fixed ? "" : "up to ", bytes);
+    }
+    return params->codec->validate != NULL
+               ? params->codec->validate(params, payload, size, count, why)
+               : GW_OK;
+}
+
 gw_status gw_decode(const gw_params *params, const gw_exec *exec, const void *payload, size_t size,
                     gw_apply how, gw_tensor *out, gw_why *why)
 {
     call c = {0};
     unsigned parts = 0;
     gw_status status = prepare(&c, params, exec, out, 0, &parts);
+    if (status == GW_OK && how != GW_SET && how != GW_ADD) {
+        status = GW_ERR_ARG;
+    }
     if (status != GW_OK) {
         return gw_fail(why, status, "%s", gw_status_string(status));
     }
-    const size_t bytes = (size_t)params->codec->bytes(params, out->count);
-    if ((how != GW_SET && how != GW_ADD) || (payload == NULL && bytes != 0)) {
-        return gw_fail(why, GW_ERR_ARG, "%s", gw_status_string(GW_ERR_ARG));
-    }
-    const int fixed = (params->codec->flags(params) & GW_CODEC_FIXED_SIZE) != 0;
-    if (size > bytes || (fixed && size < bytes)) {
-        return gw_fail(why, size < bytes ? GW_ERR_TRUNCATED : GW_ERR_CORRUPT,
-                       "%s payload of %zu elements has %zu bytes, not %s%zu", params->codec->name,
-                       out->count, size, fixed ? "" : "up to ", bytes);
-    }
-    if (params->codec->validate != NULL) {
-        status = params->codec->validate(params, payload, size, out->count, why);
-        if (status != GW_OK) {
-            return status;
-        }
+    status = gw_payload_check(params, payload, size, out->count, why);
+    if (status != GW_OK) {
+        return status;
     }
     c.payload_in = payload;
     c.how = how;

@@ -108,6 +108,10 @@ struct gw_codec {
 /* The variant that `exec` asks for, or the best; `exec` may be NULL. */
 gw_status gw_codec_choose_isa(const gw_codec *codec, const gw_exec *exec, gw_isa *out);
 
+/* Everything about a payload of `count` elements that can be wrong; the params are known to be right. */
+gw_status gw_payload_check(const gw_params *params, const void *payload, size_t size, size_t count,
+                           gw_why *why);
+
 /* Value of parameter `index`, known to be whole and in range. */
 static inline uint32_t gw_param(const gw_params *params, int index)
 {

@@ -59,11 +59,11 @@ static inline gw_fed_block gw_source_feedback(gw_source *s, uint64_t at, size_t 
     const uint64_t next = at + n < s->count ? at + n : at;
     s->summed = at + n;
     return (gw_fed_block){.g = g,
-                         .r = s->residual != NULL ? s->residual + at : NULL,
-                         .after = s->after != NULL ? s->after + at : NULL,
-                         .past = s->past,
-                         .next = {s->in + next * gw_dtype_size(s->dtype),
-                                  s->residual != NULL ? (const void *)(s->residual + next) : g}};
+                          .r = s->residual != NULL ? s->residual + at : NULL,
+                          .after = s->after != NULL ? s->after + at : NULL,
+                          .past = s->past,
+                          .next = {s->in + next * gw_dtype_size(s->dtype),
+                                   s->residual != NULL ? (const void *)(s->residual + next) : g}};
 }
 
 /* G of one element. */

@@ -8,10 +8,6 @@
 
 #include <string.h>
 
-/* Elements that are decoded at once, where payloads can be cut: the sum stays in cache while the payloads
- * of all ranks are added to it. */
-enum { BLOCK = 32 * 1024 };
-
 static uint64_t seal_of(const gw_exchange *x, const uint8_t *payload, size_t bytes)
 {
     return gw_payload_hash(payload, bytes, x->stream.step * 0x9E3779B97F4A7C15u ^ x->stream.tensor);
@@ -83,59 +79,42 @@ gw_status gw_bundle_encode(gw_exchange *x, const gw_move *m, gw_why *why)
 
 /* ---- decode ---- */
 
-/* One payload behind the other onto `piece`, block by block where the payload can be cut. */
-static gw_status decode_piece(gw_exchange *x, const gw_range *piece, uint32_t first_entry,
-                              gw_why *why)
+/* The payloads of a piece whose seals are right, for gw_decode_sum. */
+static gw_status open_seals(gw_exchange *x, uint32_t piece, gw_why *why)
 {
     const gw_bundle *b = &x->bundle;
-    const gw_params *params = &x->config.params;
-    const size_t grain = gw_codec_grain(params);
-    const uint64_t block = grain != 0 ? BLOCK / grain * grain : piece->count;
-    gw_exec exec = x->config.exec;
-    exec.workspace = x->codec_workspace;
-    for (uint64_t at = 0; at < piece->count; at += block) {
-        const uint64_t n = piece->count - at < block ? piece->count - at : block;
-        gw_tensor out = {x->values + (piece->first + at - x->program.whole.first), (size_t)n,
-                         GW_F32};
-        for (uint32_t i = 0; i < b->payloads; i++) {
-            const size_t size = b->size[first_entry + i] - GW_SEAL_BYTES;
-            size_t from = 0, bytes = size;
-            if (grain != 0) {
-                (void)gw_payload_bound(params, (size_t)at, &from);
-                (void)gw_payload_bound(params, (size_t)n, &bytes);
-            }
-            const gw_status status =
-                gw_decode(params, &exec, b->bytes + b->at[first_entry + i] + from, bytes,
-                          i == 0 ? GW_SET : GW_ADD, &out, why);
-            if (status != GW_OK) {
-                return status;
-            }
+    for (uint32_t i = 0; i < b->payloads; i++) {
+        const uint32_t e = piece * b->payloads + i;
+        const uint8_t *payload = b->bytes + b->at[e];
+        const size_t bytes = b->size[e] - GW_SEAL_BYTES;
+        if (gw_get_u64(payload + bytes) != seal_of(x, payload, bytes)) {
+            return gw_fail(why, GW_ERR_CHECKSUM,
+                           "payload %u of piece %u (%zu bytes) was changed on its way, or is of "
+                           "another step or tensor",
+                           i, piece, bytes);
         }
+        x->payloads[i] = (gw_payload){payload, bytes};
     }
     return GW_OK;
 }
 
-gw_status gw_bundle_decode(gw_exchange *x, const gw_move *m, gw_why *why)
+gw_status gw_bundle_decode(gw_exchange *x, const gw_move *m, uint32_t divisor, gw_why *why)
 {
     const gw_bundle *b = &x->bundle;
     for (uint32_t p = 0; p < b->pieces; p++) {
         const gw_range piece = gw_operand_piece(&m->before, x->program.grain, p);
-        for (uint32_t i = 0; i < b->payloads && piece.count != 0; i++) {
-            const uint32_t e = p * b->payloads + i;
-            const size_t bytes = b->size[e] - GW_SEAL_BYTES;
-            if (gw_get_u64(b->bytes + b->at[e] + bytes) != seal_of(x, b->bytes + b->at[e], bytes)) {
-                return gw_fail(
-                    why, GW_ERR_CHECKSUM,
-                    "payload %u of piece %u (%zu bytes) was changed on its way, or is of "
-                    "another step or tensor",
-                    i, p, bytes);
-            }
+        gw_tensor out = {x->values + (piece.first - x->program.whole.first), (size_t)piece.count,
+                         GW_F32};
+        int finite = 1;
+        gw_status status = piece.count != 0 ? open_seals(x, p, why) : GW_OK;
+        if (status == GW_OK && piece.count != 0) {
+            status = gw_decode_sum(&x->config.params, &x->config.exec, x->payloads, b->payloads,
+                                   divisor, &out, &finite, why);
         }
-        const gw_status status =
-            piece.count != 0 ? decode_piece(x, &piece, p * b->payloads, why) : GW_OK;
         if (status != GW_OK) {
             return status;
         }
+        x->stats.finite &= finite;
     }
     return GW_OK;
 }

@@ -1,5 +1,6 @@
 /* Collectives of numbers, composed of bytes: pieces to their owners, an ordered sum there, the sums to
  * whom they belong. docs/routes.md, "Sums": ((x0 + x1) + x2) + …, in member order, whatever arrives first. */
+#include "base/divide.h"
 #include "coll/exchange.h"
 
 #include <string.h>
@@ -58,6 +59,8 @@ static void sum_in_order(gw_exchange *x, const gw_move *m)
 {
     const gw_range piece = piece_of(x, m, m->before.range, m->group.member);
     float *own = place(x, piece.first), block[BLOCK];
+    /* each owner divides its piece before it goes to all */
+    const uint32_t divisor = m->step.op == GW_OP_ALLREDUCE ? gw_exchange_last_divisor(x) : 1;
     for (uint64_t at = 0; at < piece.count; at += BLOCK) {
         const size_t n = piece.count - at < BLOCK ? (size_t)(piece.count - at) : BLOCK;
         for (uint32_t i = 0; i < m->group.size; i++) {
@@ -71,8 +74,12 @@ static void sum_in_order(gw_exchange *x, const gw_move *m)
                 x->convert->add(GW_F32, from, block, n);
             }
         }
+        if (divisor != 1) {
+            (void)gw_divide(block, n, divisor);
+        }
         memcpy(own + at, block, n * sizeof *block);
     }
+    x->divided = divisor != 1;
 }
 
 /* Every member's piece of `range` to all. */

@@ -4,6 +4,7 @@
 #include "coll/exchange.h"
 
 #include "base/arena.h"
+#include "base/divide.h"
 #include "base/pool.h"
 
 #include <stdio.h>
@@ -14,6 +15,9 @@
 #define NO_SLOT UINT64_MAX
 /* Exchanges of one tensor share the four encode points of its route. */
 enum { PIECE_SHIFT = 8, SHARED_POINT = 3 };
+/* Where a codec with rounds keeps its state: beside the points, so that checkpoints have it too. The store drops
+ * it where a residual would become an orphan. */
+#define STATE_POINT (16u | GW_FEEDBACK_COPY)
 
 static double now(void)
 {
@@ -125,8 +129,13 @@ static gw_status measure_additive(gw_exchange *x, gw_why *why)
     if (status != GW_OK) {
         return gw_fail(why, status, "%s", gw_status_string(status));
     }
-    x->state = calloc(2 * (state + 1), sizeof *x->state);
-    x->state_after = x->state != NULL ? x->state + state + 1 : NULL;
+    if (state != 0 && x->config.store != NULL) {
+        return gw_feedback_add(x->config.store, x->config.store_tensor, STATE_POINT, 0, state,
+                               &x->state_slot, why);
+    }
+    x->own_state = calloc(2 * (state + 1), sizeof *x->own_state);
+    x->state = x->own_state;
+    x->state_after = x->own_state != NULL ? x->own_state + state + 1 : NULL;
     return x->state != NULL ? GW_OK : gw_fail(why, GW_ERR_MEMORY, "no memory for an exchange");
 }
 
@@ -165,6 +174,7 @@ gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out
     for (int i = 0; i < GW_ROUTE_MAX_STEPS; i++) {
         x->slot[i] = NO_SLOT;
     }
+    x->state_slot = NO_SLOT;
     const gw_isa isa = config->exec.isa != GW_ISA_AUTO ? config->exec.isa : gw_isa_best();
     x->convert = gw_convert_for(isa);
     gw_status status = x->convert != NULL
@@ -199,7 +209,10 @@ void gw_exchange_destroy(gw_exchange *x, int retire)
             (void)gw_feedback_retire(x->config.store, x->slot[i], NULL);
         }
     }
-    free(x->state < x->state_after ? x->state : x->state_after);
+    if (retire && x->state_slot != NO_SLOT) {
+        (void)gw_feedback_retire(x->config.store, x->state_slot, NULL);
+    }
+    free(x->own_state);
     free(x);
 }
 
@@ -220,6 +233,7 @@ static void cut(gw_arena *arena, gw_exchange *x)
     x->bundle = cut_bundle(arena, x);
     x->next = cut_bundle(arena, x);
     x->lengths = gw_arena_take(arena, 2 * x->bundle_entries, sizeof *x->lengths);
+    x->payloads = gw_arena_take(arena, x->bundle_entries, sizeof *x->payloads);
     size_t **const lists[] = {&x->messages.send_size, &x->messages.send_at, &x->messages.size,
                               &x->messages.at};
     for (int i = 0; i < 4; i++) {
@@ -257,6 +271,28 @@ static void close_slots(gw_exchange *x)
         x->residual[i] = NULL;
         x->residual_after[i] = NULL;
     }
+    if (x->state_slot != NO_SLOT) {
+        (void)gw_feedback_rollback(x->config.store, x->state_slot, NULL);
+    }
+}
+
+/* Opens an encoding at every point, and the state. */
+static gw_status open_slots(gw_exchange *x, gw_why *why)
+{
+    gw_status status = GW_OK;
+    for (uint32_t i = 0; i < x->program.n_moves && status == GW_OK; i++) {
+        if (x->slot[i] != NO_SLOT) {
+            status = gw_feedback_begin(x->config.store, x->slot[i], &x->residual[i],
+                                       &x->residual_after[i], why);
+        }
+    }
+    if (status == GW_OK && x->state_slot != NO_SLOT) {
+        status = gw_feedback_begin(x->config.store, x->state_slot, &x->state, &x->state_after, why);
+    }
+    if (status != GW_OK) {
+        close_slots(x);
+    }
+    return status;
 }
 
 gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
@@ -270,32 +306,28 @@ gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
     if (arena.failed) {
         return gw_fail(why, GW_ERR_WORKSPACE, "the workspace of an exchange is too small");
     }
+    x->lane = *lane;
     for (uint32_t i = 0; i < x->program.n_moves; i++) {
         const gw_move *m = &x->program.move[i];
         if (m->step.level != 0 && m->group.size > 1) {
-            x->lane = *lane;
             const gw_comm *comm = gw_exchange_comm(x, m->step.level);
             if (comm == NULL || comm->ranks != m->group.size || comm->rank != m->group.member) {
                 return gw_fail(why, GW_ERR_ARG, "the lane has not the groups of this route");
             }
         }
-        if (x->slot[i] != NO_SLOT) {
-            const gw_status status = gw_feedback_begin(x->config.store, x->slot[i], &x->residual[i],
-                                                       &x->residual_after[i], why);
-            if (status != GW_OK) {
-                close_slots(x);
-                return status;
-            }
-        }
     }
-    x->lane = *lane;
+    const gw_status status = open_slots(x, why);
+    if (status != GW_OK) {
+        return status;
+    }
     x->values = values;
     x->stream = *stream;
     x->base = values;
     x->base_first = x->program.whole.first;
     x->move = x->phase = x->round = 0;
     x->request = NULL;
-    x->stats = (gw_exchange_stats){0};
+    x->stats = (gw_exchange_stats){.finite = 1};
+    x->divided = x->looked = 0;
     x->running = 1;
     return GW_OK;
 }
@@ -405,6 +437,33 @@ static gw_status collective(gw_exchange *x, const gw_move *m, int *arrived, gw_w
                    : gw_bundle_collective(x, m, arrived, why);
 }
 
+static uint32_t divisor(const gw_exchange *x)
+{
+    return x->config.divisor != 0 ? x->config.divisor : 1;
+}
+
+uint32_t gw_exchange_last_divisor(const gw_exchange *x)
+{
+    uint32_t next = x->move + 1;
+    while (next < x->program.n_moves && !x->program.move[next].runs) {
+        next++;
+    }
+    return !additive(x) && next == x->program.n_moves ? divisor(x) : 1;
+}
+
+/* What the last move has left to do. */
+static void finish(gw_exchange *x)
+{
+    const double begin = now();
+    const size_t n = (size_t)x->config.elements;
+    if (!x->looked) {
+        x->stats.finite =
+            !(x->divided ? gw_any_non_finite(x->values, n) : gw_divide(x->values, n, divisor(x)));
+    }
+    x->divided = x->looked = 1;
+    x->stats.decode_seconds += now() - begin;
+}
+
 /* One move, or one phase of it. */
 static gw_status go_on(gw_exchange *x, gw_why *why)
 {
@@ -416,7 +475,10 @@ static gw_status go_on(gw_exchange *x, gw_why *why)
         status = additive(x) ? encode_additive(x, m, why) : gw_bundle_encode(x, m, why);
         x->stats.encode_seconds += now() - begin;
     } else if (m->step.op == GW_OP_DECODE) {
-        status = additive(x) ? decode_additive(x, &again, why) : gw_bundle_decode(x, m, why);
+        x->looked = x->divided = !additive(x) && x->move + 1 == x->program.n_moves;
+        x->stats.finite |= x->looked; /* only the result counts */
+        status = additive(x) ? decode_additive(x, &again, why)
+                             : gw_bundle_decode(x, m, gw_exchange_last_divisor(x), why);
         x->stats.decode_seconds += now() - begin;
     } else {
         arrived = 0;
@@ -453,6 +515,10 @@ gw_status gw_exchange_progress(gw_exchange *x, int *done, int *moved, gw_why *wh
     if (x->move < x->program.n_moves) {
         *moved = 1;
         return go_on(x, why);
+    }
+    if (!x->looked) {
+        finish(x);
+        *moved = 1;
     }
     *done = 1;
     return GW_OK;
@@ -496,9 +562,17 @@ gw_status gw_exchange_commit(gw_exchange *x, gw_why *why)
         x->residual[i] = NULL;
         x->residual_after[i] = NULL;
     }
-    float *const state = x->state;
-    x->state = x->state_after;
-    x->state_after = state;
+    if (x->state_slot != NO_SLOT) {
+        const gw_status status =
+            gw_feedback_commit_checked(x->config.store, x->state_slot, NULL, why);
+        if (status != GW_OK) {
+            return status;
+        }
+    } else if (x->own_state != NULL) {
+        const float *const state = x->state;
+        x->state = x->state_after;
+        x->state_after = x->own_state + (state - x->own_state);
+    }
     x->running = 0;
     return GW_OK;
 }

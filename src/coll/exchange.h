@@ -34,7 +34,11 @@ struct gw_exchange {
     uint32_t most_members;
     int fixed_size;
     uint64_t slot[GW_ROUTE_MAX_STEPS]; /* of the store, by move; UINT64_MAX: none */
-    float *state, *state_after;        /* of a codec with rounds */
+    /* what a codec with rounds remembers: in the store, or without one in memory of its own */
+    uint64_t state_slot;
+    float *own_state;
+    const float *state;
+    float *state_after;
 
     /* the run */
     gw_lane lane;
@@ -47,7 +51,9 @@ struct gw_exchange {
     gw_bundle bundle, next; /* what the rank holds, and where a collective leaves it */
     uint64_t *lengths;      /* twice bundle_entries: own, and received */
     gw_messages messages;
-    float *base; /* of dense operands: the tensor, or an additive payload's numbers */
+    gw_payload *payloads; /* of one piece */
+    int divided, looked;  /* the result was divided; was looked at for NaN and infinity too */
+    float *base;          /* of dense operands: the tensor, or an additive payload's numbers */
     uint64_t base_first;
     float *numbers; /* additive routes */
     gw_workspace codec_workspace, rounds_workspace;
@@ -67,6 +73,9 @@ static inline gw_comm *gw_exchange_comm(const gw_exchange *x, uint8_t level)
 /* Bytes sent to member `member` of the move's group are counted. */
 void gw_exchange_count_sent(gw_exchange *x, const gw_move *m, uint32_t member, size_t bytes);
 
+/* The divisor, if the move under way is the last and leaves the result; else 1. */
+uint32_t gw_exchange_last_divisor(const gw_exchange *x);
+
 /* Collectives, phase by phase: each either posts x->request, or sets *done. Called again when that request
  * is done, with x->phase one higher. */
 gw_status gw_dense_collective(gw_exchange *x, const gw_move *m, int *done, gw_why *why);
@@ -74,7 +83,8 @@ gw_status gw_bundle_collective(gw_exchange *x, const gw_move *m, int *done, gw_w
 
 /* encode and decode of a compressed route */
 gw_status gw_bundle_encode(gw_exchange *x, const gw_move *m, gw_why *why);
-gw_status gw_bundle_decode(gw_exchange *x, const gw_move *m, gw_why *why);
+/* `divisor` is 1 but for the last; what is not finite is noted in x->stats. */
+gw_status gw_bundle_decode(gw_exchange *x, const gw_move *m, uint32_t divisor, gw_why *why);
 /* Most bytes of an entry of the bundle's piece `index`, seal included; 0 for an empty piece. */
 size_t gw_bundle_entry_bytes(const gw_exchange *x, const gw_operand *operand, uint32_t index);
 

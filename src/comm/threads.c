@@ -170,10 +170,12 @@ static int is_waited_for(const gw_end *end, uint64_t *number)
 {
     for (const gw_slot *slot = end->group->live; slot != NULL; slot = slot->next) {
         *number = slot->number;
-        for (uint32_t i = 0; i < end->comm.ranks; i++) {
-            const int here = slot->posts[end->comm.rank].state;
-            if (here == GW_POST_UNDER_WAY ||
-                (here == GW_POST_NONE && slot->posts[i].state != GW_POST_NONE)) {
+        const gw_post *own = &slot->posts[end->comm.rank];
+        if (own->state == GW_POST_UNDER_WAY) {
+            return 1;
+        }
+        for (uint32_t i = 0; own->state == GW_POST_NONE && i < end->comm.ranks; i++) {
+            if (slot->posts[i].state != GW_POST_NONE) {
                 return 1;
             }
         }

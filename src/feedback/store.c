@@ -1,6 +1,8 @@
 /* The residual store: tensors, slots, and the transaction of an encoding. */
 #include "feedback/store.h"
 
+#include "base/pages.h"
+
 #include <stdlib.h>
 
 /* ---- numbers ---- */
@@ -12,7 +14,7 @@ float *gw_residual_numbers(uint64_t count)
         return NULL;
     }
     const size_t bytes = ((size_t)count * sizeof(float) / line + 1) * line;
-    float *numbers = aligned_alloc(line, bytes);
+    float *numbers = gw_pages_allocate(bytes);
     if (numbers != NULL) {
         memset(numbers, 0, bytes);
     }

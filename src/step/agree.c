@@ -1,4 +1,4 @@
-/* Before the first step: do all ranks want the same, and what memory does it take. */
+/* Do all ranks want the same? What differs is said field by field, on every rank, with who. */
 #include "step/step.h"
 
 #include <gradwire/frame.h>
@@ -7,417 +7,215 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements of a fusion, at most: more would wait too long for its last layer. */
-enum { FUSION = 256 * 1024 };
-enum { MOST_PIECES = 1 << 16 };
-
-/* ---- do all ranks want the same? ---- */
-
-typedef struct record {
-    uint32_t version, layers;
-    uint64_t config, names, plan;
-} record;
-
-enum { DESCRIPTION = 512 };
-
-/* Everything of a layer that ranks must agree on, in words. */
-static void describe(const gw_step *s, uint32_t layer, char text[DESCRIPTION])
+/* `all` gets the `bytes` of every rank. A failure is the step's: members may still be writing. */
+static gw_status gather(gw_step *s, gw_comm *comm, const void *own, size_t bytes, void *all,
+                        gw_why *why)
 {
-    const gw_layer *l = &s->layers[layer];
-    char route[GW_ROUTE_TEXT] = "", spec[128] = "";
-    (void)gw_route_print(&l->route, route, sizeof route);
-    if (l->params.codec != NULL) {
-        (void)gw_params_print(&l->params, spec, sizeof spec);
-    }
-    memset(text, 0, DESCRIPTION);
-    (void)snprintf(text, DESCRIPTION, "'%.100s', %llu elements%s%s, %s", l->name,
-                   (unsigned long long)l->elements, spec[0] != '\0' ? ", " : "", spec, route);
-}
-
-static uint64_t hash_name(const gw_layer *l)
-{
-    return gw_payload_hash(l->name, strlen(l->name), l->elements);
-}
-
-static uint64_t hash_plan(const gw_step *s, uint32_t layer)
-{
-    char text[DESCRIPTION];
-    describe(s, layer, text);
-    return gw_payload_hash(text, DESCRIPTION, 0);
-}
-
-static record own_record(const gw_step *s)
-{
-    const gw_step_config *c = &s->config;
-    const uint64_t config[] = {c->seed,           c->lanes,  c->piece,        c->fuse_below,
-                               c->ranks_per_node, s->number, (uint64_t)c->sum};
-    record r = {gw_version(), s->n_layers, gw_payload_hash(config, sizeof config, 0), 0, 0};
-    for (uint32_t i = 0; i < s->n_layers; i++) {
-        r.names = (r.names ^ hash_name(&s->layers[i])) * 0x9E3779B97F4A7C15u;
-        r.plan = (r.plan ^ hash_plan(s, i)) * 0x9E3779B97F4A7C15u;
-    }
-    return r;
-}
-
-/* `all` gets the `bytes` of every rank. */
-static gw_status gather(gw_step *s, const void *own, size_t bytes, void *all, gw_why *why)
-{
-    gw_comm *comm = s->lanes[0].groups.flat;
     size_t *sizes = calloc(2 * (size_t)comm->ranks, sizeof *sizes);
     gw_request request = NULL;
     if (sizes == NULL) {
-        return gw_fail(why, GW_ERR_MEMORY, "no memory to compare plans");
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory to compare plans");
     }
     for (uint32_t i = 0; i < comm->ranks; i++) {
         sizes[i] = bytes;
         sizes[comm->ranks + i] = i * bytes;
     }
-    gw_status status =
-        comm->table->allgatherv(comm, own, bytes, all, sizes, sizes + comm->ranks, &request, why);
+    gw_why reason = {""};
+    gw_status status = comm->table->allgatherv(comm, own, bytes, all, sizes, sizes + comm->ranks,
+                                               &request, &reason);
     if (status == GW_OK) {
-        status = gw_comm_wait(comm, request, s->config.timeout, why);
+        status = gw_comm_wait(comm, request, s->config.timeout, &reason);
+    }
+    if (status != GW_OK) {
+        gw_why said;
+        (void)gw_fail(&said, status, "comparing plans: %.200s",
+                      reason.text[0] != '\0' ? reason.text : gw_status_string(status));
+        comm->table->abort(comm, said.text);
+        gw_step_fail(s, status, &said);
+        (void)gw_fail(why, status, "%s", said.text);
     }
     free(sizes);
     return status;
 }
 
-/* The first layer that two ranks describe differently, in the words of the first rank that differs. */
-static gw_status name_layer(gw_step *s, gw_why *why)
+/* ---- numbers that must be equal ---- */
+
+/* A record has this many numbers in every version of the library. The first is the version. */
+enum { NUMBERS = 16 };
+
+static gw_status numbers_differ(const char *name, uint32_t a, uint64_t x, uint32_t b, uint64_t y,
+                                int version, gw_why *why)
 {
-    const uint32_t ranks = s->config.comm->ranks, n = s->n_layers;
-    uint64_t *own = malloc((1 + (size_t)ranks) * n * sizeof *own + 1), *all = own + n;
-    char *texts = malloc((size_t)ranks * DESCRIPTION);
-    char text[DESCRIPTION];
-    uint32_t layer = 0, other = 0;
-    gw_status status = own != NULL && texts != NULL
-                           ? GW_OK
-                           : gw_fail(why, GW_ERR_MEMORY, "no memory to compare plans");
-    for (uint32_t i = 0; i < n && status == GW_OK; i++) {
-        own[i] = hash_plan(s, i);
+    if (version) {
+        return GW_FAIL(why, GW_ERR_DISAGREE, "rank %u has %s %u.%u.%u, rank %u has %u.%u.%u", a,
+                       name, (unsigned)(x >> 16), (unsigned)(x >> 8 & 255), (unsigned)(x & 255), b,
+                       (unsigned)(y >> 16), (unsigned)(y >> 8 & 255), (unsigned)(y & 255));
+    }
+    return GW_FAIL(why, GW_ERR_DISAGREE, "rank %u has %s %llu, rank %u has %llu", a, name,
+                   (unsigned long long)x, b, (unsigned long long)y);
+}
+
+/* numbers[i] is called names[i]. */
+static gw_status compare_numbers(gw_step *s, gw_comm *comm, const uint64_t numbers[NUMBERS],
+                                 const char *const *names, int n, gw_why *why)
+{
+    const uint32_t ranks = comm->ranks, me = comm->rank;
+    uint64_t(*all)[NUMBERS] = calloc(ranks, sizeof *all);
+    if (all == NULL) {
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory to compare plans");
+    }
+    gw_status status = gather(s, comm, numbers, sizeof *all, all, why);
+    for (int i = 0; i < n && status == GW_OK; i++) {
+        for (uint32_t r = 0; r < ranks && status == GW_OK; r++) {
+            if (all[r][i] != all[me][i]) {
+                status = numbers_differ(names[i], r, all[r][i], me, all[me][i],
+                                        strcmp(names[i], "library version") == 0, why);
+            }
+        }
+    }
+    free(all);
+    return status;
+}
+
+gw_status gw_step_compare_config(gw_step *s, gw_why *why)
+{
+    static const char *const names[] = {"library version", "seed",           "lanes", "piece",
+                                        "fuse_below",      "ranks_per_node", "sum"};
+    const gw_step_config *c = &s->config;
+    const uint64_t numbers[NUMBERS] = {gw_version(),  c->seed,           c->lanes,        c->piece,
+                                       c->fuse_below, c->ranks_per_node, (uint64_t)c->sum};
+    return compare_numbers(s, c->comm, numbers, names, 7, why);
+}
+
+/* ---- layers, in words ---- */
+
+enum { WORDS = 4, WORD = GW_ROUTE_TEXT };
+
+/* Everything of a layer that ranks must agree on. Zeros behind each text, so that equal is equal bytes. */
+typedef struct words {
+    char of[WORDS][WORD];
+} words;
+static const char *const word_names[WORDS] = {"the name", "the size", "the codec", "the route"};
+
+static words describe(const gw_layer *l)
+{
+    words w;
+    memset(&w, 0, sizeof w);
+    (void)snprintf(w.of[0], WORD, "'%.100s'", l->name);
+    if (strlen(l->name) > 100) {
+        (void)snprintf(w.of[0], WORD, "'%.100s…' hash:%016llx", l->name,
+                       (unsigned long long)gw_payload_hash(l->name, strlen(l->name), 0));
+    }
+    (void)snprintf(w.of[1], WORD, "%llu elements of %s", (unsigned long long)l->elements,
+                   gw_dtype_name(l->dtype));
+    (void)snprintf(w.of[2], WORD, "none");
+    if (l->params.codec != NULL) {
+        (void)gw_params_print(&l->params, w.of[2], WORD);
+    }
+    if (gw_route_name_of(&l->route, w.of[3], WORD) != GW_OK) {
+        (void)gw_route_print(&l->route, w.of[3], WORD);
+    }
+    return w;
+}
+
+static uint64_t hash_layer(const gw_layer *l)
+{
+    const words w = describe(l);
+    return gw_payload_hash(&w, sizeof w, 0);
+}
+
+/* The first word that differs, from where it differs on. */
+static gw_status words_differ(uint32_t layer, uint32_t a, const words *x, uint32_t b,
+                              const words *y, gw_why *why)
+{
+    int i = 0;
+    while (i < WORDS - 1 && memcmp(x->of[i], y->of[i], WORD) == 0) {
+        i++;
+    }
+    size_t from = 0, at = 0;
+    for (; at + 1 < WORD && x->of[i][at] != '\0' && x->of[i][at] == y->of[i][at]; at++) {
+        from = at > 40 && x->of[i][at] == ' ' ? at + 1 : from;
+    }
+    return GW_FAIL(why, GW_ERR_DISAGREE,
+                   "layer %u (%.50s): %s is %s%.48s at rank %u, but %s%.48s at rank %u", layer,
+                   x->of[0], word_names[i], from != 0 ? "… " : "", x->of[i] + from, a,
+                   from != 0 ? "… " : "", y->of[i] + from, b);
+}
+
+/* All ranks come here, each with as many layers. */
+static gw_status name_layer(gw_step *s, gw_comm *comm, gw_why *why)
+{
+    const uint32_t ranks = comm->ranks, me = comm->rank, n = s->n_layers;
+    uint64_t *own = calloc((1 + (size_t)ranks) * n + 1, sizeof *own);
+    words *texts = calloc(ranks, sizeof *texts);
+    if (own == NULL || texts == NULL) {
+        free(own);
+        free(texts);
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory to compare plans");
+    }
+    uint64_t *all = own + n;
+    uint32_t layer = n, other = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        own[i] = hash_layer(&s->layers[i]);
+    }
+    gw_status status = gather(s, comm, own, n * sizeof *own, all, why);
+    for (uint32_t r = 1; r < ranks && status == GW_OK; r++) {
+        for (uint32_t i = 0; i < layer; i++) {
+            layer = all[(size_t)r * n + i] != all[i] ? i : layer;
+        }
     }
     if (status == GW_OK) {
-        status = gather(s, own, n * sizeof *own, all, why);
+        const words mine = describe(&s->layers[layer < n ? layer : n - 1]);
+        status = gather(s, comm, &mine, sizeof mine, texts, why);
     }
-    for (int found = 0; status == GW_OK && layer < n; layer += !found) {
-        for (uint32_t r = 1; r < ranks && !found; r++) {
-            found = all[(size_t)r * n + layer] != all[layer];
-        }
-        if (found) {
-            break;
-        }
-    }
-    if (status == GW_OK) {
-        layer = layer < n ? layer : n - 1;
-        describe(s, layer, text);
-        status = gather(s, text, DESCRIPTION, texts, why);
-    }
-    while (status == GW_OK && other < ranks &&
-           memcmp(texts + (size_t)other * DESCRIPTION, text, DESCRIPTION) == 0) {
+    while (status == GW_OK && other < ranks - 1 &&
+           memcmp(&texts[other], &texts[me], sizeof *texts) == 0) {
         other++;
     }
-    if (status == GW_OK && other == ranks) { /* this rank is with the first; others differ */
-        other = 0;
-    }
     if (status == GW_OK) {
-        texts[(size_t)other * DESCRIPTION + DESCRIPTION - 1] = '\0';
-        status =
-            gw_fail(why, GW_ERR_DISAGREE, "layer %u is %.80s at rank %u, but %.80s at rank %u",
-                    layer, text, s->config.comm->rank, texts + (size_t)other * DESCRIPTION, other);
+        texts[me].of[0][WORD - 1] = texts[other].of[0][WORD - 1] = '\0';
+        status = words_differ(layer, me, &texts[me], other, &texts[other], why);
     }
     free(own);
     free(texts);
     return status;
 }
 
-static gw_status compare(gw_step *s, const record *all, gw_why *why)
+static gw_status compare_layers(gw_step *s, gw_why *why)
 {
-    const uint32_t ranks = s->config.comm->ranks, me = s->config.comm->rank;
-    const record *own = &all[me];
-    for (uint32_t i = 0; i < ranks; i++) {
-        if (all[i].version != own->version) {
-            return gw_fail(why, GW_ERR_DISAGREE,
-                           "rank %u has library version %u.%u.%u, rank %u has %s", i,
-                           all[i].version >> 16, all[i].version >> 8 & 255, all[i].version & 255,
-                           me, gw_version_string());
-        }
-        if (all[i].layers != own->layers) {
-            return gw_fail(why, GW_ERR_DISAGREE, "rank %u has %u layers, rank %u has %u", i,
-                           all[i].layers, me, own->layers);
-        }
-        if (all[i].config != own->config) {
-            return gw_fail(why, GW_ERR_DISAGREE,
-                           "rank %u and rank %u differ in seed, step number, lanes, piece, "
-                           "fuse_below, ranks_per_node or sum",
-                           i, me);
-        }
+    static const char *const names[] = {"library version", "step number", "layers:"};
+    gw_comm *comm = s->lanes[0].groups.flat;
+    const uint64_t numbers[NUMBERS] = {gw_version(), s->number, s->n_layers};
+    gw_status status = compare_numbers(s, comm, numbers, names, 3, why);
+    uint64_t own = 0;
+    uint64_t *all = calloc(comm->ranks, sizeof *all);
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        own = (own ^ hash_layer(&s->layers[i])) * 0x9E3779B97F4A7C15u;
+    }
+    if (status == GW_OK) {
+        status = all != NULL ? gather(s, comm, &own, sizeof own, all, why)
+                             : GW_FAIL(why, GW_ERR_MEMORY, "no memory to compare plans");
     }
     int differ = 0;
-    for (uint32_t i = 1; i < ranks; i++) {
-        differ |= all[i].names != all[0].names || all[i].plan != all[0].plan;
-    }
-    return differ ? name_layer(s, why) : GW_OK;
-}
-
-static gw_status agree(gw_step *s, gw_why *why)
-{
-    record *all = calloc(s->config.comm->ranks, sizeof *all);
-    if (all == NULL) {
-        return gw_fail(why, GW_ERR_MEMORY, "no memory to compare plans");
-    }
-    const record own = own_record(s);
-    gw_status status = gather(s, &own, sizeof own, all, why);
-    if (status == GW_OK) {
-        status = compare(s, all, why);
+    for (uint32_t i = 1; i < comm->ranks && status == GW_OK; i++) {
+        differ |= all[i] != all[0];
     }
     free(all);
-    return status;
-}
-
-/* ---- tasks ---- */
-
-static void drop_pieces(gw_layer *l)
-{
-    for (uint32_t i = 0; i < l->n_pieces; i++) {
-        gw_exchange_destroy(l->pieces[i], 1);
-    }
-    free(l->pieces);
-    l->pieces = NULL;
-    l->n_pieces = 0;
-}
-
-/* What is shared by all layers; the layers' own exchanges stay. */
-static void drop_tasks(gw_step *s)
-{
-    for (uint32_t i = 0; i < s->n_fusions; i++) {
-        gw_exchange_destroy(s->fusions[i].exchange, 1);
-        free(s->fusions[i].values);
-    }
-    for (uint32_t i = 0; i < s->n_lanes; i++) {
-        free(s->lanes[i].workspace.data);
-        s->lanes[i].workspace = (gw_workspace){0};
-    }
-    free(s->fusions);
-    free(s->fused);
-    free(s->tasks);
-    free(s->trial.values);
-    free(s->trial.payload);
-    free(s->trial.workspace.data);
-    memset(&s->trial, 0, sizeof s->trial);
-    s->fusions = NULL;
-    s->fused = NULL;
-    s->tasks = NULL;
-    s->n_fusions = s->n_tasks = 0;
-}
-
-void gw_step_unprepare(gw_step *s)
-{
-    drop_tasks(s);
-    for (uint32_t i = 0; i < s->n_layers; i++) {
-        drop_pieces(&s->layers[i]);
-        free(s->layers[i].widened);
-        s->layers[i].widened = NULL;
-    }
-}
-
-static gw_exchange_config exchange_config(const gw_step *s, const gw_layer *l)
-{
-    return (gw_exchange_config){
-        .route = l->route,
-        .params = l->params,
-        .ranks = s->config.comm->ranks,
-        .ranks_per_node = s->config.ranks_per_node,
-        .rank = s->config.comm->rank,
-        .elements = l->elements,
-        .exec = {.isa = s->config.isa, .pool = s->pool},
-        .store = s->store,
-        .store_tensor = l->store_tensor,
-    };
-}
-
-/* Elements of a layer's pieces: all of it, where the codec cannot be cut. */
-static uint64_t piece_size(const gw_step *s, const gw_layer *l)
-{
-    const int codes = gw_route_encodes(&l->route) != 0;
-    const uint64_t grain = codes ? gw_codec_grain(&l->params) : 1;
-    const uint64_t pieces = (l->elements + s->config.piece - 1) / s->config.piece;
-    if (grain == 0 || pieces <= 1) {
-        return l->elements;
-    }
-    const uint64_t n = pieces < MOST_PIECES ? pieces : MOST_PIECES;
-    return ((l->elements + n - 1) / n + grain - 1) / grain * grain;
-}
-
-static gw_status prepare_layer(gw_step *s, gw_layer *l, gw_why *why)
-{
-    gw_exchange_config config = exchange_config(s, l);
-    const uint64_t size = piece_size(s, l);
-    const uint64_t n = size != 0 ? (l->elements + size - 1) / size : 1;
-    drop_pieces(l);
-    l->pieces = calloc((size_t)n, sizeof(gw_exchange *));
-    if (l->pieces == NULL) {
-        return gw_fail(why, GW_ERR_MEMORY, "layer '%.100s': no memory", l->name);
-    }
-    for (; l->n_pieces < n; l->n_pieces++) {
-        config.piece = l->n_pieces;
-        config.first = l->n_pieces * size;
-        config.elements = l->elements - config.first < size ? l->elements - config.first : size;
-        gw_why reason = {""};
-        const gw_status status = gw_exchange_create(&config, &l->pieces[l->n_pieces], &reason);
-        if (status != GW_OK) {
-            return gw_fail(why, status, "layer '%.100s': %s", l->name, reason.text);
-        }
-    }
-    l->changed = 0;
-    return GW_OK;
-}
-
-static int fuses(const gw_step *s, const gw_layer *l)
-{
-    return l->elements < s->config.fuse_below;
-}
-
-static gw_status close_fusion(gw_step *s, gw_fusion *f, gw_why *why)
-{
-    gw_layer all = {.elements = f->elements};
-    (void)gw_route_parse(&all.route, "dense", NULL);
-    gw_exchange_config config = exchange_config(s, &all);
-    config.store = NULL;
-    f->values = malloc((size_t)f->elements * sizeof(float) + 1);
-    if (f->values == NULL) {
-        return gw_fail(why, GW_ERR_MEMORY, "no memory for small layers");
-    }
-    const gw_status status = gw_exchange_create(&config, &f->exchange, why);
-    s->tasks[s->n_tasks++] =
-        (gw_task){f->exchange, UINT32_MAX, (uint32_t)(f - s->fusions), 0, f->elements};
-    return status;
-}
-
-/* Small layers wait for one another; a fusion stands where its last layer would. */
-static gw_status add_fused(gw_step *s, uint32_t layer, int last, uint32_t *n_fused, gw_why *why)
-{
-    gw_layer *l = &s->layers[layer];
-    gw_fusion *f = s->n_fusions != 0 ? &s->fusions[s->n_fusions - 1] : NULL;
-    if (f == NULL || f->exchange != NULL) {
-        f = &s->fusions[s->n_fusions++];
-        *f = (gw_fusion){.first = *n_fused};
-    }
-    drop_pieces(l);
-    l->changed = 1;
-    l->fusion = (uint32_t)(f - s->fusions);
-    s->fused[(*n_fused)++] = layer;
-    f->count++;
-    f->elements += l->elements;
-    return f->elements >= FUSION || last ? close_fusion(s, f, why) : GW_OK;
-}
-
-static gw_status make_tasks(gw_step *s, gw_why *why)
-{
-    uint64_t pieces = 0;
-    uint32_t n_fused = 0, last_fused = UINT32_MAX;
-    gw_status status = GW_OK;
-    for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
-        gw_layer *l = &s->layers[i];
-        l->fusion = UINT32_MAX;
-        last_fused = fuses(s, l) ? i : last_fused;
-        if (!fuses(s, l) && (l->changed || l->pieces == NULL)) {
-            status = prepare_layer(s, l, why);
-        }
-        pieces += l->n_pieces + 1;
-        if (status == GW_OK && l->dtype != GW_F32 && l->widened == NULL) {
-            l->widened = malloc((size_t)l->elements * sizeof(float) + 1);
-            status = l->widened != NULL ? GW_OK : gw_fail(why, GW_ERR_MEMORY, "no memory");
-        }
-    }
-    s->tasks = calloc((size_t)pieces + 1, sizeof *s->tasks);
-    s->fused = calloc((size_t)s->n_layers + 1, sizeof *s->fused);
-    s->fusions = calloc((size_t)s->n_layers + 1, sizeof *s->fusions);
-    if (status == GW_OK && (s->tasks == NULL || s->fused == NULL || s->fusions == NULL)) {
-        status = gw_fail(why, GW_ERR_MEMORY, "no memory for %u layers", s->n_layers);
-    }
-    for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
-        gw_layer *l = &s->layers[i];
-        if (fuses(s, l)) {
-            status = add_fused(s, i, i == last_fused, &n_fused, why);
-            continue;
-        }
-        for (uint32_t p = 0; p < l->n_pieces; p++) {
-            const gw_range whole = gw_exchange_program(l->pieces[p])->whole;
-            s->tasks[s->n_tasks++] =
-                (gw_task){l->pieces[p], i, UINT32_MAX, whole.first, whole.count};
-        }
-    }
-    return status;
-}
-
-/* ---- memory ---- */
-
-static gw_status make_workspaces(gw_step *s, gw_why *why)
-{
-    for (uint32_t i = 0; i < s->n_lanes; i++) {
-        gw_workspace *w = &s->lanes[i].workspace;
-        for (uint32_t t = i; t < s->n_tasks; t += s->n_lanes) {
-            const size_t bytes = gw_exchange_workspace(s->tasks[t].exchange);
-            w->size = bytes > w->size ? bytes : w->size;
-        }
-        w->data = malloc(w->size + 1);
-        if (w->data == NULL) {
-            return gw_fail(why, GW_ERR_MEMORY, "no memory: a lane needs %zu bytes", w->size);
-        }
-        s->lanes[i].task = i;
-        s->lanes[i].begun = 0;
-    }
-    return GW_OK;
-}
-
-/* For rel_error: one coding of the largest layer. */
-static gw_status make_trial(gw_step *s, gw_why *why)
-{
-    uint64_t largest = 0;
-    for (uint32_t i = 0; i < s->n_layers && s->config.measure_error; i++) {
-        const gw_layer *l = &s->layers[i];
-        size_t payload = 0, workspace = 0;
-        if (l->params.codec == NULL || l->pieces == NULL) {
-            continue;
-        }
-        (void)gw_payload_bound(&l->params, (size_t)l->elements, &payload);
-        (void)gw_codec_workspace(&l->params, GW_F32, (size_t)l->elements, 0,
-                                 gw_pool_threads(s->pool), &workspace);
-        largest = l->elements > largest ? l->elements : largest;
-        s->trial.payload_bytes =
-            payload > s->trial.payload_bytes ? payload : s->trial.payload_bytes;
-        s->trial.workspace.size =
-            workspace > s->trial.workspace.size ? workspace : s->trial.workspace.size;
-    }
-    if (!s->config.measure_error) {
-        return GW_OK;
-    }
-    s->trial.values = malloc((size_t)largest * sizeof(float) + 1);
-    s->trial.payload = malloc(s->trial.payload_bytes + 1);
-    s->trial.workspace.data = malloc(s->trial.workspace.size + 1);
-    return s->trial.values != NULL && s->trial.payload != NULL && s->trial.workspace.data != NULL
-               ? GW_OK
-               : gw_fail(why, GW_ERR_MEMORY, "no memory to measure errors");
+    return differ ? name_layer(s, comm, why) : status;
 }
 
 gw_status gw_step_agree(gw_step *s, gw_why *why)
 {
-    if (s->posted != 0) {
-        return gw_fail(why, GW_ERR_STATE, "a step is under way");
-    }
-    if (s->status != GW_OK) {
-        return gw_fail(why, s->status, "%s", s->why.text);
-    }
-    gw_status status = agree(s, why);
+    gw_status status = gw_step_failure(s, why);
     if (status != GW_OK) {
         return status;
     }
-    drop_tasks(s);
-    status = make_tasks(s, why);
-    if (status == GW_OK) {
-        status = make_workspaces(s, why);
+    if (s->posted != 0) {
+        return GW_FAIL(why, GW_ERR_STATE, "a step is under way");
     }
+    status = compare_layers(s, why);
     if (status == GW_OK) {
-        status = make_trial(s, why);
+        status = gw_step_prepare(s, why);
     }
     s->agreed = status == GW_OK;
     return status;

@@ -3,9 +3,10 @@
 #define _POSIX_C_SOURCE 200809L
 #include "step/step.h"
 
+#include "base/divide.h"
+
 #include <math.h>
 #include <sched.h>
-#include <stdio.h>
 #include <string.h>
 #include <time.h>
 
@@ -14,24 +15,6 @@
 static float *values_of(const gw_layer *l)
 {
     return l->dtype == GW_F32 ? l->gradient.data : l->widened;
-}
-
-/* x / ranks; 1 if one of the results is not finite. */
-static int divide(float *x, uint64_t n, uint32_t ranks)
-{
-    const float by = (float)ranks;
-    uint32_t bad = 0;
-    for (uint64_t i = 0; i < n; i++) {
-        x[i] /= by;
-        /* an exponent of all ones carries into the top bit */
-        bad |= (gw_bits(x[i]) & GW_ABS_MASK) + 0x00800000u;
-    }
-    return bad >> 31 != 0;
-}
-
-static uint32_t divisor(const gw_step *s)
-{
-    return s->config.sum ? 1 : s->config.comm->ranks;
 }
 
 /* Coding this gradient once, and how far it moved. */
@@ -55,7 +38,7 @@ static double rel_error(gw_step *s, uint32_t layer, const float *values)
         lost += d * d;
         size += x * x;
     }
-    return lost / size;
+    return lost == 0 ? 0 : lost / size;
 }
 
 /* Before the first piece of a layer: as fp32, with what vanished encode points held. */
@@ -64,11 +47,12 @@ static gw_status open_layer(gw_step *s, uint32_t layer, float *values, gw_why *w
     gw_layer *l = &s->layers[layer];
     l->begun = 1;
     l->bad = 0;
-    const double posted = l->stats.posted;
-    l->stats = (gw_layer_stats){.posted = posted,
-                                .begun = gw_step_now() - s->first_post,
-                                .rel_error = (double)NAN,
-                                .fused = l->fusion != UINT32_MAX};
+    const double posted = l->measured.posted;
+    l->measured = (gw_layer_stats){.step = s->number,
+                                   .posted = posted,
+                                   .begun = gw_step_now() - s->first_post,
+                                   .rel_error = (double)NAN,
+                                   .fused = l->fusion != UINT32_MAX};
     if (l->dtype != GW_F32) {
         s->convert->widen(l->dtype, l->gradient.data, values, (size_t)l->elements);
     } else if (values != l->gradient.data) {
@@ -78,7 +62,7 @@ static gw_status open_layer(gw_step *s, uint32_t layer, float *values, gw_why *w
         gw_feedback_hand_over(s->store, l->store_tensor, values, 0, l->elements, why);
     if (status == GW_OK && s->config.measure_error && l->params.codec != NULL &&
         l->fusion == UINT32_MAX) {
-        l->stats.rel_error = rel_error(s, layer, values);
+        l->measured.rel_error = rel_error(s, layer, values);
     }
     return status;
 }
@@ -94,34 +78,54 @@ static void add_stats(gw_layer_stats *to, const gw_exchange_stats *from)
     }
 }
 
-/* After the last piece: residuals count, unless the mean is not finite, which every rank sees alike. */
-static gw_status close_layer(gw_step *s, uint32_t layer, const float *values, gw_why *why)
+/* Into the caller's gradient; 1 if a number is too large for its type. */
+static int write_back(const gw_step *s, const gw_layer *l, const float *values)
+{
+    if (l->dtype == GW_F32) {
+        if (values != l->gradient.data) {
+            memcpy(l->gradient.data, values, (size_t)l->elements * sizeof *values);
+        }
+        return 0;
+    }
+    const uint32_t largest =
+        s->convert->narrow(l->dtype, values, l->gradient.data, (size_t)l->elements);
+    return l->elements != 0 && largest >= (l->dtype == GW_F16 ? 0x477FF000u : 0x7F7F8000u);
+}
+
+/* After the last piece. */
+static void close_layer(gw_step *s, uint32_t layer, const float *values)
 {
     gw_layer *l = &s->layers[layer];
     const uint32_t ranks = s->config.comm->ranks;
-    gw_status status = GW_OK;
-    for (uint32_t i = 0; i < l->n_pieces && status == GW_OK; i++) {
-        add_stats(&l->stats, gw_exchange_stats_of(l->pieces[i]));
-        status = l->bad ? gw_exchange_rollback(l->pieces[i], why)
-                        : gw_exchange_commit(l->pieces[i], why);
+    for (uint32_t i = 0; i < l->n_pieces; i++) {
+        add_stats(&l->measured, gw_exchange_stats_of(l->pieces[i]));
     }
-    if (status == GW_OK) {
-        status = l->bad ? gw_feedback_hand_over_rollback(s->store, l->store_tensor, why)
-                        : gw_feedback_hand_over_commit(s->store, l->store_tensor, why);
-    }
-    if (l->dtype != GW_F32) {
-        (void)s->convert->narrow(l->dtype, values, l->gradient.data, (size_t)l->elements);
-    } else if (values != l->gradient.data) {
-        memcpy(l->gradient.data, values, (size_t)l->elements * sizeof *values);
-    }
-    l->stats.dense_bytes_sent = 8 * l->elements * (ranks - 1) / ranks;
+    l->bad |= write_back(s, l, values);
+    l->measured.dense_bytes_sent = 8 * l->elements * (ranks - 1) / ranks;
     const double now = gw_step_now();
-    l->stats.arrived = now - s->first_post;
+    l->measured.arrived = now - s->first_post;
     (void)pthread_mutex_lock(&s->lock);
+    l->stats = l->measured;
     s->arrived++;
     s->last_arrival = now;
     (void)pthread_cond_broadcast(&s->changed);
     (void)pthread_mutex_unlock(&s->lock);
+}
+
+gw_status gw_step_settle(gw_step *s, gw_why *why)
+{
+    gw_status status = GW_OK;
+    for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
+        const gw_layer *l = &s->layers[i];
+        for (uint32_t p = 0; p < l->n_pieces && status == GW_OK; p++) {
+            status = l->bad ? gw_exchange_rollback(l->pieces[p], why)
+                            : gw_exchange_commit(l->pieces[p], why);
+        }
+        if (status == GW_OK) {
+            status = l->bad ? gw_feedback_hand_over_rollback(s->store, l->store_tensor, why)
+                            : gw_feedback_hand_over_commit(s->store, l->store_tensor, why);
+        }
+    }
     return status;
 }
 
@@ -181,11 +185,11 @@ static gw_status end_fusion(gw_step *s, const gw_fusion *f, gw_why *why)
     gw_status status = gw_exchange_commit(f->exchange, why); /* it has no residuals */
     for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
         gw_layer *l = &s->layers[s->fused[f->first + i]];
-        l->bad = divide(f->values + at, l->elements, divisor(s));
+        l->bad = gw_any_non_finite(f->values + at, (size_t)l->elements);
         if (i == 0) { /* bytes and times of the whole stand at its first layer */
-            add_stats(&l->stats, gw_exchange_stats_of(f->exchange));
+            add_stats(&l->measured, gw_exchange_stats_of(f->exchange));
         }
-        status = close_layer(s, s->fused[f->first + i], f->values + at, why);
+        close_layer(s, s->fused[f->first + i], f->values + at);
         at += l->elements;
     }
     return status;
@@ -198,9 +202,11 @@ static gw_status end_task(gw_step *s, const gw_task *t, gw_why *why)
     }
     gw_layer *l = &s->layers[t->layer];
     float *values = values_of(l);
-    l->bad |= divide(values + t->first, t->elements, divisor(s));
-    l->pieces_done++;
-    return l->pieces_done == l->n_pieces ? close_layer(s, t->layer, values, why) : GW_OK;
+    l->bad |= !gw_exchange_stats_of(t->exchange)->finite;
+    if (++l->pieces_done == l->n_pieces) {
+        close_layer(s, t->layer, values);
+    }
+    return GW_OK;
 }
 
 static const char *name_of(const gw_step *s, const gw_task *t)
@@ -233,7 +239,8 @@ static gw_status run_lane(gw_step *s, gw_step_lane *lane, int *moved, gw_why *wh
     if (status != GW_OK) {
         char where[128];
         gw_exchange_where(t->exchange, where, sizeof where);
-        return gw_fail(why, status, "'%.80s' (%s): %.150s", name_of(s, t), where,
+        return gw_fail(why, status, "step %llu, '%.60s' (%.60s): %.100s",
+                       (unsigned long long)s->number, name_of(s, t), where,
                        reason.text[0] != '\0' ? reason.text : gw_status_string(status));
     }
     return GW_OK;
@@ -261,17 +268,14 @@ static gw_status run_lanes(gw_step *s, int *moved, int *idle, gw_why *why)
 
 /* ---- failures ---- */
 
-/* Records it, tells the other ranks, takes back what was under way. */
-static void fail(gw_step *s, gw_status status, const gw_why *why)
+void gw_step_fail(gw_step *s, gw_status status, const gw_why *why)
 {
-    char reason[320];
-    (void)snprintf(reason, sizeof reason, "rank %u gave up: %s", s->config.comm->rank, why->text);
     for (uint32_t i = 0; i < s->n_lanes; i++) {
         gw_comm *const groups[] = {s->lanes[i].groups.flat, s->lanes[i].groups.intra,
                                    s->lanes[i].groups.inter};
         for (int g = 0; g < 3; g++) {
             if (groups[g] != NULL) {
-                groups[g]->table->abort(groups[g], reason);
+                groups[g]->table->abort(groups[g], why->text);
             }
         }
     }
@@ -295,13 +299,15 @@ static gw_status too_late(const gw_step *s, gw_why *why)
         if (lane->begun && lane->task < s->n_tasks) {
             char where[128];
             gw_exchange_where(s->tasks[lane->task].exchange, where, sizeof where);
-            return gw_fail(
+            return GW_FAIL(
                 why, GW_ERR_TIMEOUT,
-                "'%.80s' (%s): no answer for %g s; a rank is gone, stopped, or far behind",
-                name_of(s, &s->tasks[lane->task]), where, s->config.timeout);
+                "step %llu, '%.60s' (%.60s): no answer for %g s; a rank is gone, stopped, or far "
+                "behind",
+                (unsigned long long)s->number, name_of(s, &s->tasks[lane->task]), where,
+                s->config.timeout);
         }
     }
-    return gw_fail(why, GW_ERR_TIMEOUT, "no answer for %g s", s->config.timeout);
+    return GW_FAIL(why, GW_ERR_TIMEOUT, "no answer for %g s", s->config.timeout);
 }
 
 /* ---- the two who run it ---- */
@@ -337,7 +343,9 @@ static gw_status run_once(gw_step *s, patience *p)
 {
     gw_why why = {""};
     int moved = 0, idle = 0;
+    const uint32_t caller = gw_fp_enter(); /* sums must not hang on how a rank rounds */
     gw_status status = run_lanes(s, &moved, &idle, &why);
+    gw_fp_leave(caller);
     if (moved || idle) {
         p->since = gw_step_now();
     }
@@ -345,7 +353,7 @@ static gw_status run_once(gw_step *s, patience *p)
         status = too_late(s, &why);
     }
     if (status != GW_OK) {
-        fail(s, status, &why);
+        gw_step_fail(s, status, &why);
         return status;
     }
     if (moved) {

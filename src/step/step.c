@@ -16,14 +16,23 @@ double gw_step_now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
+gw_status gw_step_failure(gw_step *s, gw_why *why)
+{
+    (void)pthread_mutex_lock(&s->lock);
+    const gw_status status =
+        s->status == GW_OK ? GW_OK : gw_fail(why, s->status, "%s", s->why.text);
+    (void)pthread_mutex_unlock(&s->lock);
+    return status;
+}
+
 static gw_status check_config(const gw_step_config *c, gw_why *why)
 {
     if (c == NULL || c->comm == NULL || c->comm->table == NULL || c->comm->ranks == 0) {
-        return gw_fail(why, GW_ERR_ARG, "a step needs a comm");
+        return GW_FAIL(why, GW_ERR_ARG, "a step needs a comm");
     }
     if (c->lanes > GW_STEP_MAX_LANES || c->threads > GW_POOL_MAX_THREADS ||
         !(c->timeout >= 0 && c->timeout < 1e6)) {
-        return gw_fail(why, GW_ERR_RANGE, "lanes %u, threads %u or timeout %g out of range",
+        return GW_FAIL(why, GW_ERR_RANGE, "lanes %u, threads %u or timeout %g out of range",
                        c->lanes, c->threads, c->timeout);
     }
     return GW_OK;
@@ -58,7 +67,7 @@ gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *wh
     }
     gw_step *s = calloc(1, sizeof *s);
     if (s == NULL) {
-        return gw_fail(why, GW_ERR_MEMORY, "no memory for a step");
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a step");
     }
     s->config = *config;
     s->config.lanes = config->lanes != 0 ? config->lanes : DEFAULT_LANES;
@@ -71,7 +80,7 @@ gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *wh
     (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&s->changed, &monotonic);
     (void)pthread_condattr_destroy(&monotonic);
-    status = s->convert == NULL ? gw_fail(why, GW_ERR_UNSUPPORTED, "no such variant here") : GW_OK;
+    status = s->convert == NULL ? GW_FAIL(why, GW_ERR_UNSUPPORTED, "no such variant here") : GW_OK;
     if (status == GW_OK) {
         status = gw_feedback_create(GW_FEEDBACK_BESIDE, config->comm->rank, config->comm->ranks,
                                     &s->store, why);
@@ -80,11 +89,14 @@ gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *wh
         status = gw_pool_create(config->threads, &s->pool);
     }
     if (status == GW_OK) {
+        status = gw_step_compare_config(s, why); /* how many groups there are hangs on it */
+    }
+    if (status == GW_OK) {
         status = open_lanes(s, why);
     }
     if (status == GW_OK && config->own_thread) {
         s->has_thread = pthread_create(&s->thread, NULL, gw_step_thread, s) == 0;
-        status = s->has_thread ? GW_OK : gw_fail(why, GW_ERR_SYSTEM, "cannot start a thread");
+        status = s->has_thread ? GW_OK : GW_FAIL(why, GW_ERR_SYSTEM, "cannot start a thread");
     }
     if (status != GW_OK) {
         gw_step_destroy(s);
@@ -113,6 +125,12 @@ void gw_step_destroy(gw_step *s)
         (void)pthread_mutex_unlock(&s->lock);
         (void)pthread_join(s->thread, NULL);
     }
+    if (s->posted != 0 && s->status == GW_OK) { /* others may be reading what is freed here */
+        gw_why why;
+        (void)gw_fail(&why, GW_ERR_STATE, "destroyed in the middle of step %llu",
+                      (unsigned long long)s->number);
+        gw_step_fail(s, GW_ERR_STATE, &why);
+    }
     gw_step_unprepare(s);
     for (uint32_t i = 0; i < s->config.lanes; i++) {
         close_group(s->lanes[i].groups.inter);
@@ -138,9 +156,10 @@ static gw_status make_room(gw_step *s, gw_why *why)
         return GW_OK;
     }
     const uint32_t room = s->room != 0 ? 2 * s->room : 64;
-    gw_layer *layers = realloc(s->layers, room * sizeof *layers);
-    if (layers == NULL || s->n_layers >= GW_STEP_MAX_LAYERS) {
-        return gw_fail(why, GW_ERR_MEMORY, "no room for layer %u", s->n_layers);
+    gw_layer *layers =
+        room <= GW_STEP_MAX_LAYERS ? realloc(s->layers, room * sizeof *layers) : NULL;
+    if (layers == NULL) {
+        return GW_FAIL(why, GW_ERR_MEMORY, "no room for layer %u", s->n_layers);
     }
     s->layers = layers;
     s->room = room;
@@ -153,14 +172,17 @@ gw_status gw_step_add(gw_step *s, const char *name, const uint64_t *dims, size_t
     gw_layer l = {
         .n_dims = n_dims, .dtype = dtype, .elements = 1, .fusion = UINT32_MAX, .changed = 1};
     if (name == NULL || (dims == NULL && n_dims != 0) || n_dims > 8 || gw_dtype_size(dtype) == 0) {
-        return gw_fail(why, GW_ERR_ARG, "a layer needs a name, up to 8 dims and a known dtype");
+        return GW_FAIL(why, GW_ERR_ARG, "a layer needs a name, up to 8 dims and a known dtype");
     }
     for (size_t i = 0; i < n_dims; i++) {
         if (dims[i] != 0 && l.elements > ((uint64_t)1 << 48) / dims[i]) {
-            return gw_fail(why, GW_ERR_RANGE, "layer '%.100s' is too large", name);
+            return GW_FAIL(why, GW_ERR_RANGE, "layer '%.100s' is too large", name);
         }
         l.dims[i] = dims[i];
         l.elements *= dims[i];
+    }
+    if (s->posted != 0) {
+        return GW_FAIL(why, GW_ERR_STATE, "layer '%.100s': a step is under way", name);
     }
     gw_status status = make_room(s, why);
     if (status == GW_OK) {
@@ -171,24 +193,37 @@ gw_status gw_step_add(gw_step *s, const char *name, const uint64_t *dims, size_t
     }
     l.name = malloc(strlen(name) + 1);
     if (l.name == NULL) {
-        return gw_fail(why, GW_ERR_MEMORY, "no memory for layer '%.100s'", name);
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for layer '%.100s'", name);
     }
     memcpy(l.name, name, strlen(name) + 1);
     (void)gw_route_parse(&l.route, "dense", NULL);
     l.stats.rel_error = (double)NAN;
+    l.stats.step = UINT64_MAX;
     s->agreed = 0;
     *layer = s->n_layers;
     s->layers[s->n_layers++] = l;
     return GW_OK;
 }
 
+static int same_params(const gw_params *a, const gw_params *b)
+{
+    int same = a->codec == b->codec;
+    for (int i = 0; i < GW_PARAMS_MAX; i++) {
+        same &= a->value[i] == b->value[i];
+    }
+    return same;
+}
+
 gw_status gw_step_plan(gw_step *s, uint32_t layer, const gw_params *params, const gw_route *route,
                        gw_why *why)
 {
     if (layer >= s->n_layers || route == NULL) {
-        return gw_fail(why, GW_ERR_ARG, "no layer %u, or no route", layer);
+        return GW_FAIL(why, GW_ERR_ARG, "no layer %u, or no route", layer);
     }
     gw_layer *l = &s->layers[layer];
+    if (s->posted != 0) {
+        return GW_FAIL(why, GW_ERR_STATE, "layer '%.100s': a step is under way", l->name);
+    }
     gw_params fitted = {0};
     if (gw_route_check(route, NULL) == GW_OK && gw_route_encodes(route) != 0 && params != NULL) {
         fitted = *params;
@@ -199,8 +234,7 @@ gw_status gw_step_plan(gw_step *s, uint32_t layer, const gw_params *params, cons
     if (status != GW_OK) {
         return gw_fail(why, status, "layer '%.100s': %s", l->name, reason.text);
     }
-    l->changed |=
-        memcmp(&l->params, &fitted, sizeof fitted) != 0 || !gw_route_equal(&l->route, route);
+    l->changed |= !same_params(&l->params, &fitted) || !gw_route_equal(&l->route, route);
     l->params = fitted;
     l->route = *route;
     s->agreed = 0;
@@ -211,31 +245,34 @@ gw_status gw_step_plan(gw_step *s, uint32_t layer, const gw_params *params, cons
 
 gw_status gw_step_post(gw_step *s, uint32_t layer, const gw_tensor *gradient, gw_why *why)
 {
+    gw_status status = gw_step_failure(s, why);
+    if (status != GW_OK) {
+        return status;
+    }
     if (!s->agreed) {
-        return gw_fail(why, GW_ERR_STATE, "the plan was changed: call gw_step_agree first");
+        return GW_FAIL(why, GW_ERR_STATE, "no plan is agreed: call gw_step_agree first");
     }
     if (layer >= s->n_layers || gradient == NULL) {
-        return gw_fail(why, GW_ERR_ARG, "no layer %u, or no gradient", layer);
+        return GW_FAIL(why, GW_ERR_ARG, "no layer %u, or no gradient", layer);
     }
     gw_layer *l = &s->layers[layer];
     if (gradient->count != l->elements || gradient->dtype != l->dtype ||
         (gradient->data == NULL && l->elements != 0)) {
-        return gw_fail(why, GW_ERR_ARG, "layer '%.100s' has %llu elements of %s, not %zu of %s",
+        return GW_FAIL(why, GW_ERR_ARG, "layer '%.100s' has %llu elements of %s, not %zu of %s",
                        l->name, (unsigned long long)l->elements, gw_dtype_name(l->dtype),
                        gradient->count, gw_dtype_name(gradient->dtype));
     }
     (void)pthread_mutex_lock(&s->lock);
-    gw_status status = s->status;
-    if (status != GW_OK) {
-        status = gw_fail(why, status, "%s", s->why.text);
-    } else if (l->posted) {
-        status = gw_fail(why, GW_ERR_STATE, "layer '%.100s' is posted twice", l->name);
+    if (l->posted) {
+        status = GW_FAIL(why, GW_ERR_STATE, "layer '%.100s' is posted twice", l->name);
     } else {
         const double now = gw_step_now();
-        s->first_post = s->posted == 0 ? now : s->first_post;
+        if (s->posted == 0) { /* later the thread reads it without the lock */
+            s->first_post = now;
+        }
         l->gradient = *gradient;
         l->posted = 1;
-        l->stats.posted = now - s->first_post;
+        l->measured.posted = now - s->first_post;
         s->posted++;
         (void)pthread_cond_broadcast(&s->changed);
     }
@@ -247,7 +284,7 @@ static gw_status all_posted(const gw_step *s, gw_why *why)
 {
     for (uint32_t i = 0; i < s->n_layers && s->status == GW_OK; i++) {
         if (!s->layers[i].posted) {
-            return gw_fail(why, GW_ERR_STATE,
+            return GW_FAIL(why, GW_ERR_STATE,
                            "layer '%.100s' was not posted: %u of %u were; post zeros for a layer "
                            "without a gradient",
                            s->layers[i].name, s->posted, s->n_layers);
@@ -280,11 +317,15 @@ static void close_step(gw_step *s, gw_step_result *result)
 
 gw_status gw_step_wait(gw_step *s, gw_step_result *result, gw_why *why)
 {
+    gw_status status = gw_step_failure(s, why);
+    if (status != GW_OK) {
+        return status;
+    }
     if (!s->agreed) {
-        return gw_fail(why, GW_ERR_STATE, "no plan is agreed: call gw_step_agree first");
+        return GW_FAIL(why, GW_ERR_STATE, "no plan is agreed: call gw_step_agree first");
     }
     (void)pthread_mutex_lock(&s->lock);
-    gw_status status = all_posted(s, why);
+    status = all_posted(s, why);
     if (status == GW_OK && !s->has_thread) {
         (void)pthread_mutex_unlock(&s->lock);
         gw_step_run_all(s);
@@ -297,18 +338,23 @@ gw_status gw_step_wait(gw_step *s, gw_step_result *result, gw_why *why)
         status = gw_fail(why, s->status, "%s", s->why.text);
     }
     if (status == GW_OK) {
+        status = gw_step_settle(s, why);
+    }
+    if (status == GW_OK) {
         close_step(s, result);
     }
     (void)pthread_mutex_unlock(&s->lock);
     return status;
 }
 
-gw_status gw_step_stats(const gw_step *s, uint32_t layer, gw_layer_stats *out)
+gw_status gw_step_stats(gw_step *s, uint32_t layer, gw_layer_stats *out)
 {
     if (layer >= s->n_layers) {
         return GW_ERR_ARG;
     }
+    (void)pthread_mutex_lock(&s->lock);
     *out = s->layers[layer].stats;
+    (void)pthread_mutex_unlock(&s->lock);
     return GW_OK;
 }
 
@@ -324,5 +370,6 @@ uint64_t gw_step_number(const gw_step *s)
 
 void gw_step_set_number(gw_step *s, uint64_t number)
 {
+    s->agreed &= s->number == number; /* the others must have the same */
     s->number = number;
 }

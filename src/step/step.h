@@ -1,5 +1,5 @@
-/* A step, seen from inside. step.c takes layers, plans and gradients; agree.c turns the plan into tasks;
- * run.c runs them. */
+/* A step, seen from inside. step.c takes layers, plans and gradients; agree.c compares them with the other
+ * ranks'; prepare.c turns the plan into tasks; run.c runs them. */
 #ifndef GW_STEP_STEP_H
 #define GW_STEP_STEP_H
 
@@ -43,7 +43,8 @@ typedef struct gw_layer {
     gw_tensor gradient;
     int posted, begun, bad;
     uint32_t pieces_done;
-    gw_layer_stats stats;
+    gw_layer_stats measured; /* of this step, so far */
+    gw_layer_stats stats;    /* of the last that arrived; guarded */
 } gw_layer;
 
 /* A lane works on tasks lane, lane + lanes, …, one after the other. */
@@ -90,10 +91,21 @@ struct gw_step {
 };
 
 double gw_step_now(void);
+/* GW_OK, or what the step failed with. */
+gw_status gw_step_failure(gw_step *s, gw_why *why);
+/* Records it, tells the other ranks, takes back what was under way. */
+void gw_step_fail(gw_step *s, gw_status status, const gw_why *why);
+/* Seed, lanes and the like are the same on all ranks? */
+gw_status gw_step_compare_config(gw_step *s, gw_why *why);
+/* Exchanges, tasks and memory of the plan. What a changed layer's residuals held is handed over. */
+gw_status gw_step_prepare(gw_step *s, gw_why *why);
 /* Frees what agree prepared. Residuals of exchanges are retired. */
 void gw_step_unprepare(gw_step *s);
 /* The thread's function, and what wait does without one. */
 void *gw_step_thread(void *step);
 void gw_step_run_all(gw_step *s);
+/* Everything has arrived: residuals and codec state count from now on, or stay where a mean is not finite,
+ * which every rank sees alike. */
+gw_status gw_step_settle(gw_step *s, gw_why *why);
 
 #endif

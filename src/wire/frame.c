@@ -399,8 +399,3 @@ gw_status gw_frame_segment(const void *frame, size_t size, gw_frame_cursor *curs
     *out = s;
     return GW_OK;
 }
-
-uint64_t gw_payload_hash(const void *payload, size_t bytes, uint64_t seed)
-{
-    return XXH3_64bits_withSeed(payload, bytes, seed);
-}

@@ -2,6 +2,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* Shared by the groups that one was split into. */
 typedef struct plan {
@@ -21,6 +22,7 @@ typedef struct operation {
     fault fault; /* this one's; mostly none */
     gw_request inner;
     unsigned char *spoilt; /* the byte to change; NULL: nothing comes from others */
+    unsigned char *lie;    /* what is sent instead */
     struct operation *next;
 } operation;
 
@@ -54,7 +56,20 @@ static void end_of(faulty *f, operation *op)
         link = &(*link)->next;
     }
     *link = op->next;
+    free(op->lie);
     free(op);
+}
+
+/* What is sent: `send`, or a copy that lies. */
+static const void *said(operation *op, const void *send, size_t bytes)
+{
+    if (op->fault.kind != FAULT_LIE || op->fault.amount >= bytes ||
+        (op->lie = malloc(bytes)) == NULL) {
+        return send;
+    }
+    memcpy(op->lie, send, bytes);
+    op->lie[op->fault.amount] ^= 0x40;
+    return op->lie;
 }
 
 static void aim(faulty *f, operation *op, void *receive, const size_t *sizes, const size_t *offsets)
@@ -76,8 +91,8 @@ static gw_status allgatherv(gw_comm *comm, const void *send, size_t bytes, void 
         return op == NULL ? GW_ERR_MEMORY : GW_OK;
     }
     aim(f, op, receive, sizes, offsets);
-    return f->inner->table->allgatherv(f->inner, send, bytes, receive, sizes, offsets, &op->inner,
-                                       why);
+    return f->inner->table->allgatherv(f->inner, said(op, send, bytes), bytes, receive, sizes,
+                                       offsets, &op->inner, why);
 }
 
 static gw_status alltoallv(gw_comm *comm, const void *send, const size_t *send_sizes,
@@ -90,8 +105,13 @@ static gw_status alltoallv(gw_comm *comm, const void *send, const size_t *send_s
         return op == NULL ? GW_ERR_MEMORY : GW_OK;
     }
     aim(f, op, receive, receive_sizes, receive_offsets);
-    return f->inner->table->alltoallv(f->inner, send, send_sizes, send_offsets, receive,
-                                      receive_sizes, receive_offsets, &op->inner, why);
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < comm->ranks; i++) {
+        const size_t end = send_sizes[i] != 0 ? send_offsets[i] + send_sizes[i] : 0;
+        bytes = end > bytes ? end : bytes;
+    }
+    return f->inner->table->alltoallv(f->inner, said(op, send, bytes), send_sizes, send_offsets,
+                                      receive, receive_sizes, receive_offsets, &op->inner, why);
 }
 
 static gw_status broadcast(gw_comm *comm, void *buffer, size_t bytes, uint32_t root,

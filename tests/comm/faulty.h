@@ -8,6 +8,7 @@
 typedef enum fault_kind {
     FAULT_NONE,
     FAULT_CORRUPT, /* a byte that another rank sent arrives changed */
+    FAULT_LIE, /* a byte of what this rank sends is another than its caller meant; not of a broadcast */
     FAULT_STOP, /* this rank does nothing any more: the operation is not begun, nor any after it */
     FAULT_FAIL, /* its test fails: GW_ERR_SYSTEM */
     FAULT_DELAY /* done only after `amount` more tests */
@@ -17,7 +18,7 @@ typedef struct fault {
     fault_kind kind;
     uint64_t operation; /* which, from 0 */
     size_t
-        amount; /* corrupt: which byte of the first piece that came from another, modulo its size */
+        amount; /* corrupt: which byte of the first piece that came from another, modulo its size; lie: which byte */
 } fault;
 
 /* Takes `inner` over: closing the new one closes it. NULL: no memory. */

@@ -293,6 +293,29 @@ static void who_leaves_is_named(void **state)
     }
 }
 
+/* In an order that threads would only come upon by chance: rank 0 waits already when rank 1 closes. */
+static void who_leaves_ends_waits(void **state)
+{
+    (void)state;
+    gw_threads *world = NULL;
+    gw_comm *ends[2] = {NULL, NULL};
+    gw_why why = {""};
+    gw_request request = NULL;
+    int done = 0;
+    assert_int_equal(gw_threads_create(&(gw_threads_config){.ranks = 2}, &world, &why), GW_OK);
+    for (uint32_t i = 0; i < 2; i++) {
+        assert_int_equal(gw_threads_comm(world, i, &ends[i]), GW_OK);
+    }
+    assert_int_equal(ends[0]->table->barrier(ends[0], &request, &why), GW_OK);
+    assert_int_equal(ends[0]->table->test(ends[0], request, &done, &why), GW_OK);
+    assert_int_equal(done, 0);
+    ends[1]->table->close(ends[1]);
+    assert_int_equal(ends[0]->table->test(ends[0], request, &done, &why), GW_ERR_PEER);
+    assert_string_equal(why.text, "rank 1 closed its end before operation 0 was done");
+    ends[0]->table->close(ends[0]);
+    gw_threads_destroy(world);
+}
+
 /* Corrupt, fail, delay: what other rooms' tests rely on. */
 static void faults_do_what_they_say(rank_of *rank)
 {
@@ -497,6 +520,7 @@ int main(void)
         cmocka_unit_test(link_has_latency),
         cmocka_unit_test(nodes_share_ports),
         cmocka_unit_test(bytes_are_counted),
+        cmocka_unit_test(who_leaves_ends_waits),
         cmocka_unit_test(arguments),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

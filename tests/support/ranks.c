@@ -32,6 +32,11 @@ void ranks_meet(ranks *all)
     (void)pthread_barrier_wait(&all->barrier);
 }
 
+void ranks_sent(const ranks *all, uint32_t rank, uint64_t bytes[2])
+{
+    RANK_OK(gw_threads_sent(all->world, rank, bytes), "no such rank");
+}
+
 void ranks_fail(const char *file, int line, const char *words)
 {
     (void)fprintf(stderr, "%s:%d: %s\n", file, line, words);

@@ -14,6 +14,8 @@ typedef void ranks_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg);
 void ranks_run(const gw_threads_config *config, ranks_main *main, void *arg);
 /* A barrier. */
 void ranks_meet(ranks *all);
+/* What a rank has put on the links so far, in all groups: [0] near, [1] far. */
+void ranks_sent(const ranks *all, uint32_t rank, uint64_t bytes[2]);
 /* Records a failure of this rank's and ends the job: the process exits with the words. */
 void ranks_fail(const char *file, int line, const char *words);
 

@@ -1,0 +1,47 @@
+/* The last thing that happens to a sum: it becomes the mean, and is looked at. */
+#ifndef GW_BASE_DIVIDE_H
+#define GW_BASE_DIVIDE_H
+
+#include "base/numeric.h"
+
+#include <stddef.h>
+
+/* Its top bit: x is not finite. An exponent of all ones carries into it. */
+static inline uint32_t gw_carry_non_finite(float x)
+{
+    return (gw_bits(x) & GW_ABS_MASK) + 0x00800000u;
+}
+
+/* 1 if one of them is not finite. */
+static inline int gw_any_non_finite(const float *x, size_t n)
+{
+    uint32_t bad = 0;
+    for (size_t i = 0; i < n; i++) {
+        bad |= gw_carry_non_finite(x[i]);
+    }
+    return bad >> 31 != 0;
+}
+
+/* x / by, each rounded once; 1 if one of the results is not finite. */
+static inline int gw_divide(float *x, size_t n, uint32_t by)
+{
+    uint32_t bad = 0;
+    if (by == 1) {
+        return gw_any_non_finite(x, n);
+    }
+    if ((by & (by - 1)) == 0) { /* a reciprocal that is exact: the same bits, sooner */
+        const float factor = 1 / (float)by;
+        for (size_t i = 0; i < n; i++) {
+            x[i] *= factor;
+            bad |= gw_carry_non_finite(x[i]);
+        }
+    } else {
+        for (size_t i = 0; i < n; i++) {
+            x[i] /= (float)by;
+            bad |= gw_carry_non_finite(x[i]);
+        }
+    }
+    return bad >> 31 != 0;
+}
+
+#endif

@@ -1,0 +1,11 @@
+/* Memory for buffers that are gone over again and again. */
+#ifndef GW_BASE_PAGES_H
+#define GW_BASE_PAGES_H
+
+#include <stddef.h>
+
+/* For free(); begins on a cache line. Large ones lie on huge pages where the system grants them, so that going over them does not wait for
+ * page tables, and an engine that copies between processes looks up few pages. NULL: no memory. */
+void *gw_pages_allocate(size_t bytes);
+
+#endif

@@ -1,0 +1,121 @@
+/* Many payloads of one tensor, decoded and summed block by block: memory sees each payload and the sum once,
+ * where one decoding after the other would read and write the sum as many times as there are payloads. */
+#include "base/divide.h"
+#include "base/pool.h"
+#include "codec/codec_impl.h"
+
+#include <string.h>
+
+/* Elements of a block, 64 KiB, a multiple of every grain. */
+enum { BLOCK = 16 * 1024 };
+/* Payloads of a codec without a grain that are read side by side. */
+enum { ABREAST = 64 };
+
+typedef struct sum {
+    gw_job job;
+    const gw_payload *payloads;
+    size_t n, count, per_part; /* per_part: elements, whole blocks */
+    float *out;
+    uint32_t divisor;
+    int bad[GW_POOL_MAX_THREADS]; /* by part */
+} sum;
+
+static size_t least(size_t a, size_t b)
+{
+    return a < b ? a : b;
+}
+
+static void sum_part(void *arg, unsigned index)
+{
+    sum *s = arg;
+    const gw_params *p = s->job.params;
+    const gw_codec *codec = p->codec;
+    const size_t begin = index * s->per_part, end = least(s->count, begin + s->per_part);
+    const uint32_t caller = gw_fp_enter();
+    for (size_t at = begin; at < end; at += BLOCK) {
+        const size_t m = least(BLOCK, end - at), from = (size_t)codec->bytes(p, at);
+        for (size_t i = 0; i < s->n; i++) {
+            codec->decode(&s->job, (const uint8_t *)s->payloads[i].bytes + from, m,
+                          i == 0 ? GW_SET : GW_ADD, s->out + at);
+        }
+        s->bad[index] |= gw_divide(s->out + at, m, s->divisor);
+    }
+    gw_fp_leave(caller);
+}
+
+/* The same for codecs without a grain: their payloads are read from front to back, with a cursor each. */
+static void sum_selected(sum *s)
+{
+    const gw_codec *codec = s->job.params->codec;
+    const uint32_t caller = gw_fp_enter();
+    for (size_t first = 0; first < s->n; first += ABREAST) {
+        const size_t n = least(ABREAST, s->n - first);
+        gw_cursor cursors[ABREAST] = {0};
+        for (size_t at = 0; at < s->count; at += BLOCK) {
+            const size_t m = least(BLOCK, s->count - at);
+            if (first == 0 && !codec->fills) {
+                memset(s->out + at, 0, m * sizeof *s->out);
+            }
+            for (size_t i = 0; i < n; i++) {
+                codec->scatter(&s->job, s->payloads[first + i].bytes, s->count, &cursors[i], at, m,
+                               first + i == 0 ? GW_SET : GW_ADD, s->out + at);
+            }
+            if (first + n == s->n) {
+                s->bad[0] |= gw_divide(s->out + at, m, s->divisor);
+            }
+        }
+    }
+    gw_fp_leave(caller);
+}
+
+static gw_status check(const gw_params *params, const gw_payload *payloads, size_t n,
+                       uint32_t divisor, const gw_tensor *out, const int *finite, gw_why *why)
+{
+    gw_status status = gw_params_check(params, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (payloads == NULL || n == 0 || divisor == 0 || out == NULL || out->dtype != GW_F32 ||
+        finite == NULL || out->count > SIZE_MAX / 8 || (out->data == NULL && out->count != 0)) {
+        return gw_fail(why, GW_ERR_ARG, "payloads, a divisor and an fp32 tensor are needed");
+    }
+    for (size_t i = 0; i < n && status == GW_OK; i++) {
+        status = gw_payload_check(params, payloads[i].bytes, payloads[i].size, out->count, why);
+    }
+    return status;
+}
+
+gw_status gw_decode_sum(const gw_params *params, const gw_exec *exec, const gw_payload *payloads,
+                        size_t n, uint32_t divisor, gw_tensor *out, int *finite, gw_why *why)
+{
+    gw_status status = check(params, payloads, n, divisor, out, finite, why);
+    gw_isa isa = GW_ISA_AUTO;
+    if (status == GW_OK) {
+        status = gw_codec_choose_isa(params->codec, exec, &isa);
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    sum s = {.job = {.params = params, .kernels = params->codec->kernels[isa], .dtype = GW_F32},
+             .payloads = payloads,
+             .n = n,
+             .count = out->count,
+             .out = out->data,
+             .divisor = divisor};
+    unsigned parts = 1;
+    if (params->codec->grain == NULL) {
+        sum_selected(&s);
+    } else {
+        const size_t blocks = (size_t)gw_ceil_div(out->count, BLOCK);
+        const size_t wanted = gw_pool_threads(exec != NULL ? exec->pool : NULL);
+        s.per_part = (size_t)gw_ceil_div(blocks, wanted) * BLOCK;
+        parts = out->count == 0 ? 0 : (unsigned)gw_ceil_div(out->count, s.per_part);
+        gw_pool_run(exec != NULL ? exec->pool : NULL, sum_part, &s, parts);
+    }
+    int bad = 0;
+    for (unsigned i = 0; i < parts; i++) {
+        bad |= s.bad[i];
+    }
+    *finite = !bad;
+    return GW_OK;
+}

@@ -1,0 +1,246 @@
+/* What an agreed plan takes: exchanges, tasks, memory. */
+#include "step/step.h"
+
+#include "base/pages.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Elements of a fusion, at most: more would wait too long for its last layer. */
+enum { FUSION = 256 * 1024 };
+enum { MOST_PIECES = 1 << 16 };
+
+static void drop_pieces(gw_layer *l)
+{
+    for (uint32_t i = 0; l->pieces != NULL && i < l->n_pieces; i++) {
+        gw_exchange_destroy(l->pieces[i], 1);
+    }
+    free(l->pieces);
+    l->pieces = NULL;
+    l->n_pieces = 0;
+}
+
+/* What is shared by all layers; the layers' own exchanges stay. */
+static void drop_tasks(gw_step *s)
+{
+    for (uint32_t i = 0; i < s->n_fusions; i++) {
+        gw_exchange_destroy(s->fusions[i].exchange, 1);
+        free(s->fusions[i].values);
+    }
+    for (uint32_t i = 0; i < s->n_lanes; i++) {
+        free(s->lanes[i].workspace.data);
+        s->lanes[i].workspace = (gw_workspace){0};
+    }
+    free(s->fusions);
+    free(s->fused);
+    free(s->tasks);
+    free(s->trial.values);
+    free(s->trial.payload);
+    free(s->trial.workspace.data);
+    memset(&s->trial, 0, sizeof s->trial);
+    s->fusions = NULL;
+    s->fused = NULL;
+    s->tasks = NULL;
+    s->n_fusions = s->n_tasks = 0;
+}
+
+void gw_step_unprepare(gw_step *s)
+{
+    drop_tasks(s);
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        drop_pieces(&s->layers[i]);
+        free(s->layers[i].widened);
+        s->layers[i].widened = NULL;
+    }
+}
+
+static gw_exchange_config exchange_config(const gw_step *s, const gw_layer *l)
+{
+    return (gw_exchange_config){
+        .route = l->route,
+        .params = l->params,
+        .ranks = s->config.comm->ranks,
+        .ranks_per_node = s->config.ranks_per_node,
+        .rank = s->config.comm->rank,
+        .elements = l->elements,
+        .exec = {.isa = s->config.isa, .pool = s->pool},
+        .divisor = s->config.sum ? 1 : s->config.comm->ranks,
+        .store = s->store,
+        .store_tensor = l->store_tensor,
+    };
+}
+
+/* Elements of a layer's pieces: all of it, where the codec cannot be cut. */
+static uint64_t piece_size(const gw_step *s, const gw_layer *l)
+{
+    const int codes = gw_route_encodes(&l->route) != 0;
+    const uint64_t grain = codes ? gw_codec_grain(&l->params) : 1;
+    const uint64_t pieces = (l->elements + s->config.piece - 1) / s->config.piece;
+    if (grain == 0 || pieces <= 1) {
+        return l->elements;
+    }
+    const uint64_t n = pieces < MOST_PIECES ? pieces : MOST_PIECES;
+    return ((l->elements + n - 1) / n + grain - 1) / grain * grain;
+}
+
+static gw_status prepare_layer(gw_step *s, gw_layer *l, gw_why *why)
+{
+    gw_exchange_config config = exchange_config(s, l);
+    const uint64_t size = piece_size(s, l);
+    const uint64_t n = size != 0 ? (l->elements + size - 1) / size : 1;
+    drop_pieces(l);
+    l->pieces = calloc((size_t)n, sizeof(gw_exchange *));
+    if (l->pieces == NULL) {
+        return GW_FAIL(why, GW_ERR_MEMORY, "layer '%.100s': no memory", l->name);
+    }
+    for (; l->n_pieces < n; l->n_pieces++) {
+        config.piece = l->n_pieces;
+        config.first = l->n_pieces * size;
+        config.elements = l->elements - config.first < size ? l->elements - config.first : size;
+        gw_why reason = {""};
+        const gw_status status = gw_exchange_create(&config, &l->pieces[l->n_pieces], &reason);
+        if (status != GW_OK) {
+            return gw_fail(why, status, "layer '%.100s': %s", l->name, reason.text);
+        }
+    }
+    l->changed = 0;
+    return GW_OK;
+}
+
+static int fuses(const gw_step *s, const gw_layer *l)
+{
+    return l->elements < s->config.fuse_below;
+}
+
+static gw_status close_fusion(gw_step *s, gw_fusion *f, gw_why *why)
+{
+    gw_layer all = {.elements = f->elements};
+    (void)gw_route_parse(&all.route, "dense", NULL);
+    gw_exchange_config config = exchange_config(s, &all);
+    config.store = NULL;
+    f->values = malloc((size_t)f->elements * sizeof(float) + 1);
+    if (f->values == NULL) {
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for small layers");
+    }
+    const gw_status status = gw_exchange_create(&config, &f->exchange, why);
+    s->tasks[s->n_tasks++] =
+        (gw_task){f->exchange, UINT32_MAX, (uint32_t)(f - s->fusions), 0, f->elements};
+    return status;
+}
+
+/* Small layers wait for one another; a fusion stands where its last layer would. */
+static gw_status add_fused(gw_step *s, uint32_t layer, int last, uint32_t *n_fused, gw_why *why)
+{
+    gw_layer *l = &s->layers[layer];
+    gw_fusion *f = s->n_fusions != 0 ? &s->fusions[s->n_fusions - 1] : NULL;
+    if (f == NULL || f->exchange != NULL) {
+        f = &s->fusions[s->n_fusions++];
+        *f = (gw_fusion){.first = *n_fused};
+    }
+    drop_pieces(l);
+    l->changed = 1;
+    l->fusion = (uint32_t)(f - s->fusions);
+    s->fused[(*n_fused)++] = layer;
+    f->count++;
+    f->elements += l->elements;
+    return f->elements >= FUSION || last ? close_fusion(s, f, why) : GW_OK;
+}
+
+static gw_status make_tasks(gw_step *s, gw_why *why)
+{
+    uint64_t pieces = 0;
+    uint32_t n_fused = 0, last_fused = UINT32_MAX;
+    gw_status status = GW_OK;
+    for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
+        gw_layer *l = &s->layers[i];
+        l->fusion = UINT32_MAX;
+        last_fused = fuses(s, l) ? i : last_fused;
+        if (!fuses(s, l) && (l->changed || l->pieces == NULL)) {
+            status = prepare_layer(s, l, why);
+        }
+        pieces += l->n_pieces + 1;
+        if (status == GW_OK && l->dtype != GW_F32 && l->widened == NULL) {
+            l->widened = gw_pages_allocate((size_t)l->elements * sizeof(float));
+            status = l->widened != NULL ? GW_OK : GW_FAIL(why, GW_ERR_MEMORY, "no memory");
+        }
+    }
+    s->tasks = calloc((size_t)pieces + 1, sizeof *s->tasks);
+    s->fused = calloc((size_t)s->n_layers + 1, sizeof *s->fused);
+    s->fusions = calloc((size_t)s->n_layers + 1, sizeof *s->fusions);
+    if (status == GW_OK && (s->tasks == NULL || s->fused == NULL || s->fusions == NULL)) {
+        status = GW_FAIL(why, GW_ERR_MEMORY, "no memory for %u layers", s->n_layers);
+    }
+    for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
+        gw_layer *l = &s->layers[i];
+        if (fuses(s, l)) {
+            status = add_fused(s, i, i == last_fused, &n_fused, why);
+            continue;
+        }
+        for (uint32_t p = 0; p < l->n_pieces; p++) {
+            const gw_range whole = gw_exchange_program(l->pieces[p])->whole;
+            s->tasks[s->n_tasks++] =
+                (gw_task){l->pieces[p], i, UINT32_MAX, whole.first, whole.count};
+        }
+    }
+    return status;
+}
+
+/* ---- memory ---- */
+
+static gw_status make_workspaces(gw_step *s, gw_why *why)
+{
+    for (uint32_t i = 0; i < s->n_lanes; i++) {
+        gw_workspace *w = &s->lanes[i].workspace;
+        for (uint32_t t = i; t < s->n_tasks; t += s->n_lanes) {
+            const size_t bytes = gw_exchange_workspace(s->tasks[t].exchange);
+            w->size = bytes > w->size ? bytes : w->size;
+        }
+        w->data = gw_pages_allocate(w->size);
+        if (w->data == NULL) {
+            return GW_FAIL(why, GW_ERR_MEMORY, "no memory: a lane needs %zu bytes", w->size);
+        }
+        s->lanes[i].task = i;
+        s->lanes[i].begun = 0;
+    }
+    return GW_OK;
+}
+
+/* For rel_error: one coding of the largest layer. */
+static gw_status make_trial(gw_step *s, gw_why *why)
+{
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < s->n_layers && s->config.measure_error; i++) {
+        const gw_layer *l = &s->layers[i];
+        size_t payload = 0, workspace = 0;
+        if (l->params.codec == NULL || l->pieces == NULL) {
+            continue;
+        }
+        (void)gw_payload_bound(&l->params, (size_t)l->elements, &payload);
+        (void)gw_codec_workspace(&l->params, GW_F32, (size_t)l->elements, 0,
+                                 gw_pool_threads(s->pool), &workspace);
+        largest = l->elements > largest ? l->elements : largest;
+        s->trial.payload_bytes =
+            payload > s->trial.payload_bytes ? payload : s->trial.payload_bytes;
+        s->trial.workspace.size =
+            workspace > s->trial.workspace.size ? workspace : s->trial.workspace.size;
+    }
+    if (!s->config.measure_error) {
+        return GW_OK;
+    }
+    s->trial.values = malloc((size_t)largest * sizeof(float) + 1);
+    s->trial.payload = malloc(s->trial.payload_bytes + 1);
+    s->trial.workspace.data = malloc(s->trial.workspace.size + 1);
+    return s->trial.values != NULL && s->trial.payload != NULL && s->trial.workspace.data != NULL
+               ? GW_OK
+               : GW_FAIL(why, GW_ERR_MEMORY, "no memory to measure errors");
+}
+
+gw_status gw_step_prepare(gw_step *s, gw_why *why)
+{
+    drop_tasks(s);
+    gw_status status = make_tasks(s, why);
+    if (status == GW_OK) {
+        status = make_workspaces(s, why);
+    }
+    return status == GW_OK ? make_trial(s, why) : status;
+}
