@@ -39,7 +39,11 @@ static gw_status create_step(rank *r, gw_why *why)
     if (status == GW_OK) {
         status = plan_model(&r->config.plan, r->model, r->step, FIRST_PARAM, why);
     }
-    return status == GW_OK ? gw_step_agree(r->step, why) : status;
+    if (status == GW_OK) {
+        gw_step_set_number(r->step, r->config.first_step);
+        status = gw_step_agree(r->step, why);
+    }
+    return status;
 }
 
 static gw_status create_batch(rank *r, gw_why *why)

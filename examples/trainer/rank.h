@@ -12,6 +12,7 @@ typedef struct rank_config {
     const char *model;
     size_t batch; /* examples a rank and step */
     uint64_t seed, steps;
+    uint64_t first_step; /* 0; of a run that is resumed the next one, see below */
     optimiser_config optimiser;
     plan_config plan;
     uint32_t ranks_per_node; /* 0: not known */
@@ -25,7 +26,8 @@ typedef struct rank_stats {
     uint32_t non_finite; /* layers; the weights were then left as they are, on every rank */
 } rank_stats;
 
-/* Everything that training changes is in `model`, `optimiser`, `step` (its residuals and its number). */
+/* Everything that training changes: the model's weights, the optimiser's mean and square, the step's number and residuals
+ * (gw_step_feedback). A run goes on bit for bit with first_step and the others copied back after rank_create. */
 typedef struct rank {
     rank_config config;
     const dataset *data;

@@ -30,6 +30,7 @@ static const dataset data = {
 
 typedef struct run {
     rank_config config;
+    int resumed_at;              /* the rank is made anew before this step; 0: never */
     size_t room;                 /* floats of weights */
     float *weights[RANKS_MAX];   /* at the end */
     double first, last;          /* loss, rank 0's */
@@ -53,6 +54,21 @@ static loss evaluate_alone(model *m)
     return sum;
 }
 
+/* Everything of the rank into a new one; what the codec holds back is none here. */
+static void make_anew(rank **r, uint64_t step)
+{
+    rank *old = *r, *new = NULL;
+    gw_why why = {""};
+    rank_config config = old->config;
+    config.first_step = step;
+    RANK_OK(rank_create(&config, &data, old->comm, &new, &why), why.text);
+    const size_t bytes = old->model->room * sizeof(float);
+    memcpy(new->model->weights, old->model->weights, bytes);
+    memcpy(new->optimiser.mean, old->optimiser.mean, bytes);
+    rank_destroy(old);
+    *r = new;
+}
+
 static void train(ranks *all, uint32_t rank_number, gw_comm *comm, void *arg)
 {
     run *u = arg;
@@ -62,6 +78,9 @@ static void train(ranks *all, uint32_t rank_number, gw_comm *comm, void *arg)
     (void)all;
     RANK_OK(rank_create(&u->config, &data, comm, &r, &why), why.text);
     for (int i = 0; i < STEPS; i++) {
+        if (u->resumed_at != 0 && i == u->resumed_at) {
+            make_anew(&r, (uint64_t)i);
+        }
         RANK_OK(rank_step(r, &s, &why), why.text);
         RANK_TRUE(s.step == (uint64_t)i && s.non_finite == 0, "a wrong step");
         if (rank_number == 0) {
@@ -87,9 +106,10 @@ static void train(ranks *all, uint32_t rank_number, gw_comm *comm, void *arg)
     rank_destroy(r);
 }
 
-static run run_of(uint32_t n, size_t batch, const char *spec, optimiser_kind kind)
+static run run_of(uint32_t n, size_t batch, const char *spec, optimiser_kind kind, int resumed_at)
 {
-    run u = {.config = {.model = "mlp",
+    run u = {.resumed_at = resumed_at,
+             .config = {.model = "mlp",
                         .batch = batch,
                         .seed = SEED,
                         .steps = STEPS,
@@ -124,8 +144,9 @@ static double distance(const float *a, const float *b, size_t n)
 static void two_ranks_are_one_with_twice_the_batch(void **state)
 {
     (void)state;
-    run one = run_of(1, 32, "dense", OPTIMISER_SGD), two = run_of(2, 16, "dense", OPTIMISER_SGD);
-    run other = run_of(2, 8, "dense", OPTIMISER_SGD);
+    run one = run_of(1, 32, "dense", OPTIMISER_SGD, 0),
+        two = run_of(2, 16, "dense", OPTIMISER_SGD, 0);
+    run other = run_of(2, 8, "dense", OPTIMISER_SGD, 0);
     const double apart = distance(one.weights[0], two.weights[0], one.room);
     CHECK(apart < 1e-5, "weights are %g apart", apart);
     CHECK(fabs(one.last - two.last) < 1e-5, "losses %g and %g", one.last, two.last);
@@ -142,7 +163,7 @@ static void two_ranks_are_one_with_twice_the_batch(void **state)
 
 static void check_replicas(const char *spec, optimiser_kind kind, double fewer)
 {
-    run u = run_of(2, 16, spec, kind);
+    run u = run_of(2, 16, spec, kind, 0);
     CHECK(memcmp(u.weights[0], u.weights[1], u.room * sizeof(float)) == 0,
           "%s: weights of the two ranks differ", spec);
     CHECK(u.last < 0.3 * u.first, "%s: loss went from %g to %g", spec, u.first, u.last);
@@ -164,15 +185,18 @@ static void replicas_are_equal(void **state)
     check_replicas("lowrank:rank=2", OPTIMISER_SGD, 3);
 }
 
-/* The same run twice is the same to the bit. */
+/* The same run twice is the same to the bit, and so is one that was interrupted: in the second epoch here. */
 static void runs_repeat(void **state)
 {
     (void)state;
-    run a = run_of(2, 16, "natural:bits=8", OPTIMISER_SGD);
-    run b = run_of(2, 16, "natural:bits=8", OPTIMISER_SGD);
+    run a = run_of(2, 16, "natural:bits=8", OPTIMISER_SGD, 0);
+    run b = run_of(2, 16, "natural:bits=8", OPTIMISER_SGD, 0);
+    run c = run_of(2, 16, "natural:bits=8", OPTIMISER_SGD, 17);
     assert_memory_equal(a.weights[0], b.weights[0], a.room * sizeof(float));
+    assert_memory_equal(a.weights[0], c.weights[0], a.room * sizeof(float));
     end(&a);
     end(&b);
+    end(&c);
 }
 
 static void plans_are_checked(void **state)
