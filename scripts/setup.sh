@@ -1,9 +1,11 @@
 #!/usr/bin/env bash
 # Sees that what `make run` or `make test` needs is installed: scripts/setup.sh run|test
-# As root, or with sudo that asks nothing, it installs Debian's packages; otherwise it names them.
+# As root, or with sudo that asks nothing, it installs Debian's packages; otherwise it names them. Then it makes the
+# text that the trainer's lstm reads, build/data/kjv.txt.
 set -euo pipefail
 
-run=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libxxhash-dev libopenblas-dev)
+run=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libxxhash-dev libopenblas-dev zlib1g-dev
+    dataset-fashion-mnist bible-kjv)
 test=(g++ clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev libcmocka-dev python3 git
     qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
     libopenmpi-dev openmpi-bin libmpich-dev mpich)
@@ -24,7 +26,13 @@ for package in "${wanted[@]}"; do
     status=$(dpkg-query -W -f '${db:Status-Status}' "$package" 2>/dev/null || true)
     [ "$status" = installed ] || missing+=("$package")
 done
-[ ${#missing[@]} -gt 0 ] || exit 0
+text() {
+    "$(dirname "$0")/text.sh" "$(dirname "$0")/../build/data/kjv.txt"
+}
+if [ ${#missing[@]} -eq 0 ]; then
+    text
+    exit 0
+fi
 
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
@@ -42,3 +50,4 @@ install() {
 }
 # The list of packages may be old or empty: update only if need be.
 install 2>/dev/null || { "${as_root[@]}" apt-get update -qq >/dev/null && install; }
+text

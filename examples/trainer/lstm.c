@@ -1,0 +1,154 @@
+/* Long short-term memory (Hochreiter and Schmidhuber 1997; forget gate: Gers et al. 2000), unrolled over a window.
+ *
+ *     i, f, g, o = Wx x_t + Wh h_t-1 + b          one row of 4 · units, after σ, σ, tanh, σ
+ *     c_t = f c_t-1 + i g      h_t = o tanh(c_t) */
+#include "gemm.h"
+#include "layer.h"
+
+#include <math.h>
+#include <string.h>
+
+enum { BIAS, RECURRENT, INPUT };
+
+/* Added to what the forget gate sees, so that it begins by remembering (Jozefowicz et al. 2015). */
+static const float remember = 1;
+
+typedef struct lstm {
+    layer base;
+    size_t window, units;
+    float *gates, *cells, *tanh_cells; /* of every row */
+    float *gate_gradients;             /* of every row, before σ and tanh */
+    float *h_gradient, *cell_gradient; /* what comes from the next moment, of every sequence */
+} lstm;
+
+static float sigmoid(float x)
+{
+    return 1 / (1 + expf(-x));
+}
+
+static float hyperbolic(float x)
+{
+    return 2 * sigmoid(2 * x) - 1; /* half the time of tanhf */
+}
+
+/* One moment of one sequence; `before` is NULL at the first. */
+static void forward_cell(size_t units, float *gates, const float *before, float *cell,
+                         float *tanh_cell, float *h)
+{
+    float *i = gates, *f = gates + units, *g = gates + 2 * units, *o = gates + 3 * units;
+    for (size_t u = 0; u < units; u++) {
+        i[u] = sigmoid(i[u]);
+        f[u] = sigmoid(f[u] + remember);
+        g[u] = hyperbolic(g[u]);
+        o[u] = sigmoid(o[u]);
+        cell[u] = i[u] * g[u] + (before != NULL ? f[u] * before[u] : 0);
+        tanh_cell[u] = hyperbolic(cell[u]);
+        h[u] = o[u] * tanh_cell[u];
+    }
+}
+
+static void forward(layer *l, size_t rows, const float *input)
+{
+    lstm *s = (lstm *)l;
+    const size_t n = s->units, sequences = rows / s->window;
+    for (size_t row = 0; row < rows; row++) {
+        memcpy(s->gates + row * 4 * n, l->params[BIAS].value, 4 * n * sizeof(float));
+    }
+    gemm(AS_IS, TURNED, rows, 4 * n, l->in, input, l->params[INPUT].value, 1, s->gates);
+    for (size_t t = 0; t < s->window; t++) {
+        const size_t first = t * sequences;
+        if (t > 0) {
+            gemm(AS_IS, TURNED, sequences, 4 * n, n, l->output + (first - sequences) * n,
+                 l->params[RECURRENT].value, 1, s->gates + first * 4 * n);
+        }
+        for (size_t row = first; row < first + sequences; row++) {
+            forward_cell(n, s->gates + row * 4 * n, t > 0 ? s->cells + (row - sequences) * n : NULL,
+                         s->cells + row * n, s->tanh_cells + row * n, l->output + row * n);
+        }
+    }
+}
+
+/* The gradients of h and of the cell become those of the gates and of the cell before. */
+static void back_cell(size_t units, const float *gates, const float *before, const float *tanh_cell,
+                      const float *h_gradient, float *cell_gradient, float *gate_gradients)
+{
+    const float *i = gates, *f = gates + units, *g = gates + 2 * units, *o = gates + 3 * units;
+    float *di = gate_gradients, *df = di + units, *dg = df + units, *d_o = dg + units;
+    for (size_t u = 0; u < units; u++) {
+        const float dh = h_gradient[u], tc = tanh_cell[u];
+        const float dc = cell_gradient[u] + dh * o[u] * (1 - tc * tc);
+        di[u] = dc * g[u] * i[u] * (1 - i[u]);
+        df[u] = before != NULL ? dc * before[u] * f[u] * (1 - f[u]) : 0;
+        dg[u] = dc * i[u] * (1 - g[u] * g[u]);
+        d_o[u] = dh * tc * o[u] * (1 - o[u]);
+        cell_gradient[u] = dc * f[u];
+    }
+}
+
+/* From the last moment to the first: gate_gradients of every row. */
+static void back_through_time(lstm *s, size_t rows)
+{
+    const layer *l = &s->base;
+    const size_t n = s->units, sequences = rows / s->window;
+    memset(s->cell_gradient, 0, sequences * n * sizeof(float));
+    for (size_t t = s->window; t-- > 0;) {
+        const size_t first = t * sequences;
+        memcpy(s->h_gradient, l->output_gradient + first * n, sequences * n * sizeof(float));
+        if (t + 1 < s->window) {
+            gemm(AS_IS, AS_IS, sequences, n, 4 * n, s->gate_gradients + (first + sequences) * 4 * n,
+                 l->params[RECURRENT].value, 1, s->h_gradient);
+        }
+        for (size_t i = 0; i < sequences; i++) {
+            const size_t row = first + i;
+            back_cell(n, s->gates + row * 4 * n, t > 0 ? s->cells + (row - sequences) * n : NULL,
+                      s->tanh_cells + row * n, s->h_gradient + i * n, s->cell_gradient + i * n,
+                      s->gate_gradients + row * 4 * n);
+        }
+    }
+}
+
+static void gradients(layer *l, size_t rows, const float *input)
+{
+    lstm *s = (lstm *)l;
+    const size_t n = s->units, sequences = rows / s->window;
+    back_through_time(s, rows);
+    column_sums(rows, 4 * n, s->gate_gradients, l->params[BIAS].gradient);
+    /* of every moment but the first, with the h of the moment before */
+    gemm(TURNED, AS_IS, 4 * n, n, rows - sequences, s->gate_gradients + sequences * 4 * n,
+         l->output, 0, l->params[RECURRENT].gradient);
+    gemm(TURNED, AS_IS, 4 * n, l->in, rows, s->gate_gradients, input, 0, l->params[INPUT].gradient);
+}
+
+static void back(layer *l, size_t rows, const float *input, float *input_gradient)
+{
+    const lstm *s = (const lstm *)l;
+    (void)input;
+    gemm(AS_IS, AS_IS, rows, l->in, 4 * s->units, s->gate_gradients, l->params[INPUT].value, 0,
+         input_gradient);
+}
+
+static const layer_table table = {forward, gradients, back};
+
+layer *lstm_create(const char *name, size_t rows, size_t window, size_t in, size_t units)
+{
+    const size_t sequences = rows / window;
+    const size_t floats = rows * units * (4 + 1 + 1 + 4) + 2 * sequences * units;
+    lstm *s = layer_create(sizeof *s, &table, rows, in, units, floats * sizeof(float));
+    if (s == NULL) {
+        return NULL;
+    }
+    s->window = window;
+    s->units = units;
+    s->gates = s->base.scratch;
+    s->cells = s->gates + rows * 4 * units;
+    s->tanh_cells = s->cells + rows * units;
+    s->gate_gradients = s->tanh_cells + rows * units;
+    s->h_gradient = s->gate_gradients + rows * 4 * units;
+    s->cell_gradient = s->h_gradient + sequences * units;
+    layer_param(&s->base, PARAM_BIAS, name, "bias", 0, (const uint64_t[4]){4 * units});
+    layer_param(&s->base, PARAM_LSTM, name, "recurrent", sqrtf(1 / (float)units),
+                (const uint64_t[4]){4 * units, units});
+    layer_param(&s->base, PARAM_LSTM, name, "input", sqrtf(1 / (float)in),
+                (const uint64_t[4]){4 * units, in});
+    return &s->base;
+}

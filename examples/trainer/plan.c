@@ -1,0 +1,53 @@
+#include "plan.h"
+
+#include <stdio.h>
+#include <string.h>
+
+static const char *default_route(const gw_params *params)
+{
+    const uint32_t flags = gw_params_flags(params);
+    if (flags & GW_CODEC_ROUNDS) {
+        return "sum";
+    }
+    return flags & GW_CODEC_WANTS_FEEDBACK ? "gather" : "sra";
+}
+
+static gw_status params_for(const char *spec, const param *p, gw_params *params, gw_why *why)
+{
+    char text[160];
+    int own_bin = strncmp(spec, "adacomp", 7) == 0 && strstr(spec, "bin=") == NULL;
+    if (own_bin) {
+        own_bin = snprintf(text, sizeof text, "%s%cbin=%d", spec, spec[7] == ':' ? ',' : ':',
+                           p->kind == PARAM_CONV ? 50 : 500) < (int)sizeof text;
+    }
+    gw_status status = gw_params_parse(params, own_bin ? text : spec, why);
+    if (status == GW_OK) {
+        status = gw_params_fit_shape(params, p->dims, p->n_dims);
+    }
+    return status;
+}
+
+gw_status plan_model(const plan_config *config, const model *m, gw_step *step, uint32_t first,
+                     gw_why *why)
+{
+    if (config->spec == NULL || strcmp(config->spec, "dense") == 0) {
+        return GW_OK;
+    }
+    for (size_t i = 0; i < m->n_params; i++) {
+        const param *p = m->params[i];
+        gw_params params;
+        gw_route route;
+        gw_status status = params_for(config->spec, p, &params, why);
+        if (status == GW_OK) {
+            status = gw_route_parse(
+                &route, config->route != NULL ? config->route : default_route(&params), why);
+        }
+        if (status == GW_OK && p->kind != PARAM_BIAS && p->count >= config->fuse_below) {
+            status = gw_step_plan(step, first + (uint32_t)i, &params, &route, why);
+        }
+        if (status != GW_OK) {
+            return status;
+        }
+    }
+    return GW_OK;
+}

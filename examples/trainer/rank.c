@@ -1,0 +1,238 @@
+#define _POSIX_C_SOURCE 200809L
+#include "rank.h"
+
+#include "fail.h"
+
+#include <stdlib.h>
+#include <time.h>
+
+enum { LOSS_LAYER = 0, FIRST_PARAM = 1 };
+enum { TIMEOUT = 300 }; /* seconds that a rank waits for the others */
+
+static double now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* ---- before the first step ---- */
+
+static gw_status create_step(rank *r, gw_why *why)
+{
+    const gw_step_config config = {.comm = r->comm,
+                                   .ranks_per_node = r->config.ranks_per_node,
+                                   .seed = r->config.seed,
+                                   .fuse_below = r->config.plan.fuse_below,
+                                   .timeout = TIMEOUT,
+                                   .own_thread = 1};
+    const uint64_t one = 1;
+    uint32_t number = 0;
+    gw_status status = gw_step_create(&config, &r->step, why);
+    if (status == GW_OK) {
+        status = gw_step_add(r->step, "loss", &one, 1, GW_F32, &number, why);
+    }
+    for (size_t i = 0; i < r->model->n_params && status == GW_OK; i++) {
+        const param *p = r->model->params[i];
+        status = gw_step_add(r->step, p->name, p->dims, p->n_dims, GW_F32, &number, why);
+    }
+    if (status == GW_OK) {
+        status = plan_model(&r->config.plan, r->model, r->step, FIRST_PARAM, why);
+    }
+    if (status == GW_OK) {
+        gw_step_set_number(r->step, r->config.first_step);
+        status = gw_step_agree(r->step, why);
+    }
+    return status;
+}
+
+static gw_status create_batch(rank *r, gw_why *why)
+{
+    const size_t rows = r->config.batch * r->data->rows;
+    r->which = calloc(r->config.batch, sizeof *r->which);
+    r->x = calloc(rows * r->data->width, sizeof *r->x);
+    r->labels = calloc(rows, sizeof *r->labels);
+    return r->which != NULL && r->x != NULL && r->labels != NULL
+               ? GW_OK
+               : trainer_fail(why, GW_ERR_MEMORY, "no memory for a batch");
+}
+
+static gw_status create_shares(rank *r, gw_why *why)
+{
+    const uint32_t ranks = r->comm->ranks;
+    r->shares = calloc(ranks, sizeof *r->shares);
+    r->share_sizes = calloc(ranks, sizeof *r->share_sizes);
+    r->share_offsets = calloc(ranks, sizeof *r->share_offsets);
+    if (r->shares == NULL || r->share_sizes == NULL || r->share_offsets == NULL) {
+        return trainer_fail(why, GW_ERR_MEMORY, "no memory for %u ranks", ranks);
+    }
+    for (uint32_t i = 0; i < ranks; i++) {
+        r->share_sizes[i] = sizeof *r->shares;
+        r->share_offsets[i] = i * sizeof *r->shares;
+    }
+    return GW_OK;
+}
+
+gw_status rank_create(const rank_config *config, const dataset *data, gw_comm *comm, rank **out,
+                      gw_why *why)
+{
+    rank *r = calloc(1, sizeof *r);
+    if (r == NULL) {
+        return trainer_fail(why, GW_ERR_MEMORY, "no memory for a rank");
+    }
+    r->config = *config;
+    r->data = data;
+    r->comm = comm;
+    gw_status status = sampler_create(&r->sampler, config->seed, data->train, config->batch,
+                                      comm->ranks, comm->rank, why);
+    if (status == GW_OK) {
+        status = model_create(config->model, data, config->batch, config->seed, &r->model, why);
+    }
+    if (status == GW_OK) {
+        status = optimiser_create(&r->optimiser, &config->optimiser, r->model->room, why);
+    }
+    if (status == GW_OK) {
+        status = create_batch(r, why);
+    }
+    if (status == GW_OK) {
+        status = create_shares(r, why);
+    }
+    if (status == GW_OK) {
+        status = create_step(r, why);
+    }
+    if (status != GW_OK) {
+        rank_destroy(r);
+        return status;
+    }
+    *out = r;
+    return GW_OK;
+}
+
+void rank_destroy(rank *r)
+{
+    if (r == NULL) {
+        return;
+    }
+    gw_step_destroy(r->step);
+    sampler_destroy(&r->sampler);
+    optimiser_destroy(&r->optimiser);
+    model_destroy(r->model);
+    free(r->which);
+    free(r->x);
+    free(r->labels);
+    free(r->shares);
+    free(r->share_sizes);
+    free(r->share_offsets);
+    free(r);
+}
+
+/* ---- a step ---- */
+
+static gw_status post(void *arg, size_t index, gw_why *why)
+{
+    rank *r = arg;
+    const param *p = r->model->params[index];
+    const gw_tensor gradient = {p->gradient, p->count, GW_F32};
+    return gw_step_post(r->step, FIRST_PARAM + (uint32_t)index, &gradient, why);
+}
+
+/* Gradients of this rank's examples, posted one after the other. */
+static gw_status forward_backward(rank *r, gw_why *why)
+{
+    const size_t rows = r->config.batch * r->data->rows;
+    sampler_pick(&r->sampler, gw_step_number(r->step), r->which);
+    r->data->fill(r->data, 0, r->which, r->config.batch, r->x, r->labels);
+    const float *numbers = model_forward(r->model, rows, r->x);
+    const loss l =
+        softmax_loss(rows, r->data->classes, numbers, r->labels, model_output_gradient(r->model));
+    r->mean_loss = (float)(l.sum / (double)rows);
+    const gw_tensor value = {&r->mean_loss, 1, GW_F32};
+    const gw_status status = gw_step_post(r->step, LOSS_LAYER, &value, why);
+    return status == GW_OK ? model_backward(r->model, rows, r->x, post, r, why) : status;
+}
+
+gw_status rank_step(rank *r, rank_stats *stats, gw_why *why)
+{
+    const double begun = now();
+    gw_step_result result;
+    gw_status status = forward_backward(r, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    const double posted = now();
+    status = gw_step_wait(r->step, &result, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    const double arrived = now();
+    if (result.non_finite == 0) {
+        optimiser_step(&r->optimiser, result.number, r->config.steps, r->model->weights,
+                       r->model->gradients);
+    }
+    *stats = (rank_stats){.step = result.number,
+                          .loss = (double)r->mean_loss,
+                          .seconds = now() - begun,
+                          .wait_seconds = arrived - posted,
+                          .non_finite = result.non_finite};
+    for (uint32_t i = 0; i < FIRST_PARAM + r->model->n_params && status == GW_OK; i++) {
+        gw_layer_stats l;
+        status = gw_step_stats(r->step, i, &l);
+        if (status == GW_OK) {
+            stats->bytes_sent += l.bytes_sent[GW_LINK_INTRA] + l.bytes_sent[GW_LINK_INTER];
+            stats->dense_bytes += l.dense_bytes_sent;
+        }
+    }
+    return status;
+}
+
+/* ---- the test set ---- */
+
+/* Examples rank, rank + ranks, … below n. */
+static loss evaluate_share(rank *r, size_t n)
+{
+    loss all = {0};
+    size_t next = r->comm->rank;
+    while (next < n) {
+        size_t count = 0;
+        for (; count < r->config.batch && next < n; next += r->comm->ranks) {
+            r->which[count++] = (uint32_t)next;
+        }
+        const size_t rows = count * r->data->rows;
+        r->data->fill(r->data, 1, r->which, count, r->x, r->labels);
+        const float *numbers = model_forward(r->model, rows, r->x);
+        const loss l = softmax_loss(rows, r->data->classes, numbers, r->labels, NULL);
+        all.sum += l.sum;
+        all.right += l.right;
+        all.rows += l.rows;
+    }
+    return all;
+}
+
+/* Sums, in rank order, of what every rank has: the same bits on all. */
+static gw_status sum_shares(rank *r, const loss *own, loss *sum, gw_why *why)
+{
+    gw_comm *comm = r->comm;
+    gw_request request = NULL;
+    gw_status status = comm->table->allgatherv(comm, own, sizeof *own, r->shares, r->share_sizes,
+                                               r->share_offsets, &request, why);
+    if (status == GW_OK) {
+        status = gw_comm_wait(comm, request, TIMEOUT, why);
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    *sum = (loss){0};
+    for (uint32_t i = 0; i < comm->ranks; i++) {
+        sum->sum += r->shares[i].sum;
+        sum->right += r->shares[i].right;
+        sum->rows += r->shares[i].rows;
+    }
+    return GW_OK;
+}
+
+gw_status rank_evaluate(rank *r, size_t examples, loss *out, gw_why *why)
+{
+    const size_t all = r->data->test;
+    const loss own = evaluate_share(r, examples != 0 && examples < all ? examples : all);
+    return sum_shares(r, &own, out, why);
+}

@@ -1,0 +1,56 @@
+/* One rank of a data-parallel training: forward and backward over its own examples, gradients posted as backward
+ * completes them, and the same step of the optimiser on every rank. Whoever has a gw_comm can be one. */
+#ifndef TRAINER_RANK_H
+#define TRAINER_RANK_H
+
+#include "loss.h"
+#include "model.h"
+#include "optimiser.h"
+#include "plan.h"
+
+typedef struct rank_config {
+    const char *model;
+    size_t batch; /* examples a rank and step */
+    uint64_t seed, steps;
+    uint64_t first_step; /* 0; of a run that is resumed the next one, see below */
+    optimiser_config optimiser;
+    plan_config plan;
+    uint32_t ranks_per_node; /* 0: not known */
+} rank_config;
+
+typedef struct rank_stats {
+    uint64_t step;                    /* from 0 */
+    double loss;                      /* of this step's examples, mean over all ranks */
+    double seconds, wait_seconds;     /* all; of it, waiting for gradients after backward */
+    uint64_t bytes_sent, dense_bytes; /* by this rank; what it had sent uncompressed */
+    uint32_t non_finite; /* layers; the weights were then left as they are, on every rank */
+} rank_stats;
+
+/* Everything that training changes: the model's weights, the optimiser's mean and square, the step's number and residuals
+ * (gw_step_feedback). A run goes on bit for bit with first_step and the others copied back after rank_create. */
+typedef struct rank {
+    rank_config config;
+    const dataset *data;
+    gw_comm *comm;
+    model *model;
+    optimiser optimiser;
+    sampler sampler;
+    gw_step *step;
+    float mean_loss; /* goes with the gradients, as layer 0 */
+    uint32_t *which;
+    float *x;
+    int32_t *labels;
+    loss *shares; /* of every rank, when the test set is evaluated */
+    size_t *share_sizes, *share_offsets;
+} rank;
+
+/* Called by all ranks, with the same config. Words in config must live as long. */
+gw_status rank_create(const rank_config *config, const dataset *data, gw_comm *comm, rank **out,
+                      gw_why *why);
+void rank_destroy(rank *r); /* accepts NULL */
+/* The next step; which one it is stands in the gw_step. */
+gw_status rank_step(rank *r, rank_stats *stats, gw_why *why);
+/* The test set, shared out over the ranks; called by all. At most `examples` of it, 0: all. */
+gw_status rank_evaluate(rank *r, size_t examples, loss *out, gw_why *why);
+
+#endif
