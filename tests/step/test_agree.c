@@ -69,7 +69,7 @@ static void other_settings(void **state)
     refuse_config(odd, "seed", "77");
     odd = same;
     odd.lanes = 2;
-    refuse_config(odd, "lanes", " 4");
+    refuse_config(odd, "lanes", " 6");
     odd = same;
     odd.piece = 4096;
     refuse_config(odd, "piece", "4096");
