@@ -10,7 +10,7 @@ if [ $# -gt 2 ]; then
         "$source"/tests/comm/test_mpi.c "$source"/src/comm/{mpi*,pieces,wait}.c "$source"/src/base/{status,why}.c
 fi
 flags=()
-if ldd "$program" | grep -q libmpich; then
+if [[ $(ldd "$program") == *libmpich* ]]; then
     launcher=$(command -v mpiexec.mpich || command -v mpiexec || true)
 else
     launcher=$(command -v mpirun.openmpi || command -v mpirun || true)

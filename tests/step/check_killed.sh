@@ -3,7 +3,7 @@
 set -euo pipefail
 program=$1
 command -v mpirun.openmpi >/dev/null || { echo "skip: no mpirun.openmpi here"; exit 77; }
-ldd "$program" | grep -q libmpi.so || { echo "skip: built for another MPI"; exit 77; }
+[[ $(ldd "$program") == *libmpi.so* ]] || { echo "skip: built for another MPI"; exit 77; }
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 root=()
