@@ -336,8 +336,8 @@ static uint64_t name_batch(batch *b, const uint8_t *entries, uint64_t j, uint64_
         const uint32_t e = bits == 6 ? entries[j] : gw_get_u16(entries + 2 * j), index = e & empty;
         b->at[b->n] = *first + index;
         b->value[b->n] = gw_adacomp_value(scale, e >> bits & 1);
-        gw_prefetch(b->at[b->n], 0, 1);
-        b->n += index != empty; /* of a bin without elements nothing is kept */
+        __builtin_prefetch(b->at[b->n], 1, 2); /* into the second level, which has more under way */
+        b->n += index != empty;                /* of a bin without elements nothing is kept */
         *first += e >> (bits + 1) ? bin : 0;
     }
     return j;
