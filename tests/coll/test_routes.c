@@ -125,7 +125,8 @@ static int sums_hold(const job *j, const gw_route *route)
 {
     for (uint32_t l = 0; l < LAYERS; l++) {
         const uint32_t flags = fits(j, route, l) ? gw_params_flags(&j->params[l / SIZES]) : 0;
-        const int unbiased = (flags & GW_CODEC_UNBIASED) != 0;
+        const int exact = strcmp(specs[l / SIZES], "cast:to=f32") == 0; /* the plain sum */
+        const int unbiased = !exact && (flags & GW_CODEC_UNBIASED) != 0;
         double toward = 0, along = 0, squares = 0;
         for (uint64_t i = 0; i < sizes[l % SIZES]; i++) {
             double want = 0, size = 0;
