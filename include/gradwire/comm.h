@@ -50,7 +50,8 @@ typedef struct gw_comm_table {
     void (*abort)(gw_comm *comm, const char *reason);
     void (*close)(gw_comm *comm);
 
-    /* Optional; NULL is composed of the above, in rank order. fp32 sums. */
+    /* Optional; NULL is composed of the above, in rank order. fp32 sums. Today only allreduce is called, and
+     * only with GW_COMM_SAME_BITS; the others are composed whether they are there or not. */
     gw_status (*allreduce)(gw_comm *comm, float *values, size_t count, gw_request *request,
                            gw_why *why);
     gw_status (*reduce)(gw_comm *comm, float *values, size_t count, uint32_t root,
