@@ -246,22 +246,28 @@ static gw_status run_lane(gw_step *s, gw_step_lane *lane, int *moved, gw_why *wh
     return GW_OK;
 }
 
-/* Every lane once; *moved if anything happened, *idle if nothing is under way. */
+/* Lanes in turn, the one with the oldest task first, up to one that moved: coding takes long, and bytes of the others
+ * only go on while the engine is asked about them. *idle if nothing is under way. */
 static gw_status run_lanes(gw_step *s, int *moved, int *idle, gw_why *why)
 {
+    uint32_t oldest = 0;
+    for (uint32_t i = 1; i < s->n_lanes; i++) {
+        if (s->lanes[i].task < s->lanes[oldest].task) {
+            oldest = i;
+        }
+    }
     *moved = 0;
     *idle = 1;
-    for (uint32_t i = 0; i < s->n_lanes; i++) {
-        int lane_moved = 0;
-        if (s->lanes[i].task >= s->n_tasks) {
+    for (uint32_t i = 0; i < s->n_lanes && !*moved; i++) {
+        gw_step_lane *lane = &s->lanes[(oldest + i) % s->n_lanes];
+        if (lane->task >= s->n_tasks) {
             continue;
         }
-        const gw_status status = run_lane(s, &s->lanes[i], &lane_moved, why);
+        const gw_status status = run_lane(s, lane, moved, why);
         if (status != GW_OK) {
             return status;
         }
-        *moved |= lane_moved;
-        *idle &= !s->lanes[i].begun;
+        *idle &= !lane->begun;
     }
     return GW_OK;
 }
@@ -320,7 +326,7 @@ typedef struct patience {
 
 /* Naps double: on a fast engine an answer is near, on a slow link looking often costs the processor that the link's
  * own protocol needs. */
-enum { YIELDS = 16, NAP_NS = 25 * 1000, DOUBLINGS = 4, IDLE_NS = 2 * 1000 * 1000 };
+enum { YIELDS = 16, NAP_NS = 25 * 1000, DOUBLINGS = 2, IDLE_NS = 2 * 1000 * 1000 };
 
 /* Sleeps until something is posted, or a little while. */
 static void rest(gw_step *s, patience *p, int idle)
