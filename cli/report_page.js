@@ -159,6 +159,19 @@ function endLabels(svg, ends, top, bottom) {
   }
 }
 
+// Where lines end at different times: texts in rows beyond the ends, above rising curves and below falling ones.
+// Returns the rows, of {w, x, from}; rows of one do not touch each other.
+function endRows(ends, left, right) {
+  const rows = [];
+  for (const e of ends.sort((a, b) => a.x - b.x)) {
+    const from = Math.min(Math.max(left, e.x - e.width / 2), right - e.width);
+    let row = rows.find((r) => r.at(-1).from + r.at(-1).width <= from);
+    if (!row) rows.push(row = []);
+    row.push(Object.assign(e, { from }));
+  }
+  return rows;
+}
+
 function lineChart(id, title, subtitle, options) {
   const { part, by, log, show } = options;
   const figure = document.getElementById(id);
@@ -166,27 +179,29 @@ function lineChart(id, title, subtitle, options) {
     const lines = ways.map((way) => points(way[part], by, log));
     const all = lines.flat();
     if (all.length === 0) return empty(box, part === "test" ? "No test was made yet." : "No step was made yet.");
-    const wide = width >= 430, height = Math.round(Math.min(340, Math.max(230, width * .6)));
+    const wide = width >= 430 && ways.length <= 6, rising = part === "test" && !data.bits, height = Math.round(Math.min(340, Math.max(230, width * .6)));
     if (!wide) legend(box);
     const [low, high] = range(lines, log), last = Math.max(...all.map((p) => p.x));
     const textWidth = (w) => ways[w].label.length * 7.4 + 14;
-    const room = wide ? Math.min(width * .34, Math.max(...lines.map((l, w) => l.length ? textWidth(w) - (1 - l.at(-1).x / last) * width * .7 : 0), 16)) : 12;
-    const left = 44, right = width - room, top = 14, bottom = height - 38;
-    const x = scale(0, last, left, right), y = scale(low, high, bottom, top, log);
+    const room = !wide || by === "seconds" ? 16 : Math.min(width * .34, Math.max(...lines.map((l, w) => l.length ? textWidth(w) : 0)));
+    const left = 44, right = width - room, axis = height - 38, x = scale(0, last, left, right);
+    const ends = lines.flatMap((line, w) => line.length ? [{ w, x: x(line.at(-1).x), value: line.at(-1).y, width: textWidth(w) }] : []);
+    const rows = wide && by === "seconds" ? endRows(ends, left, width) : [], space = rows.length * 16 + (rows.length ? 8 : 0);
+    const top = 14 + (rising ? space : 0), bottom = axis - (rising ? 0 : space), y = scale(low, high, bottom, top, log);
     const svg = canvas(box, width, height, `${title}. ` + ways.map((way, w) =>
       lines[w].length ? `${way.label} ends at ${show(lines[w].at(-1).y)} after ${number(lines[w].at(-1).x)} ${by === "step" ? "steps" : "seconds"}` : `${way.label}: nothing`).join("; "));
     for (const t of log ? logTicks(low, high) : ticks(low, high, 5)) {
       add(svg, "line", { class: "grid", x1: left, x2: right, y1: y(t), y2: y(t) });
       add(svg, "text", { x: left - 7, y: y(t) + 4, "text-anchor": "end" }, `${Number(t.toPrecision(6))}${part === "test" && !data.bits ? " %" : ""}`);
     }
-    for (const t of ticks(0, last, Math.max(3, Math.round((right - left) / 80)))) add(svg, "text", { x: x(t), y: bottom + 17, "text-anchor": "middle" }, number(t));
-    add(svg, "line", { class: "axis", x1: left, x2: right, y1: bottom, y2: bottom });
-    add(svg, "text", { x: right, y: bottom + 33, "text-anchor": "end" }, by === "step" ? "steps" : "seconds of training");
+    for (const t of ticks(0, last, Math.max(3, Math.round((right - left) / 80)))) add(svg, "text", { x: x(t), y: axis + 17, "text-anchor": "middle" }, number(t));
+    add(svg, "line", { class: "axis", x1: left, x2: right, y1: axis, y2: axis });
+    add(svg, "text", { x: right, y: axis + 33, "text-anchor": "end" }, by === "step" ? "steps" : "seconds of training");
     const clip = `clip-${id}`;
-    add(add(add(svg, "defs"), "clipPath", { id: clip }), "rect", { x: left, y: top - 8, width: right - left + 8, height: bottom - top + 8 });
+    add(add(add(svg, "defs"), "clipPath", { id: clip }), "rect", { x: left, y: top - 8, width: right - left + 8, height: axis - top + 8 });
     if (part === "test" && by === "seconds" && data.target !== null && data.target > low && data.target < high && ways.length > 1) {
       add(svg, "line", { class: "cursor", x1: left, x2: right, y1: y(data.target), y2: y(data.target) });
-      add(svg, "text", { class: "label", x: right, y: y(data.target) + 16, "text-anchor": "end" }, `every run reached ${quality(data.target)}`);
+      add(svg, "text", { class: "label", x: right, y: y(data.target) + 16, "text-anchor": "end" }, `every run reached ${data.bits ? data.target : `${data.target.toFixed(1)} %`}`);
     }
     const inside = add(svg, "g", { "clip-path": `url(#${clip})` });
     lines.forEach((line, w) => {
@@ -201,9 +216,14 @@ function lineChart(id, title, subtitle, options) {
       if (part === "test") line.forEach((p, i) => (line.length <= 24 || i === line.length - 1) && mark(inside, w, x(p.x), y(p.y), 3));
       else if (line.length) mark(svg, w, x(line.at(-1).x), y(line.at(-1).y), 3.2);
     });
-    if (wide) endLabels(svg, lines.flatMap((line, w) => line.length ? [{ w, x: x(line.at(-1).x), y: y(line.at(-1).y), width: textWidth(w) }] : []), top, bottom - 4);
+    rows.forEach((row, r) => row.forEach((e) => {
+      const at = rising ? top - 14 - r * 16 : bottom + 18 + r * 16;
+      add(svg, "line", { x1: e.x, x2: e.x, y1: y(e.value) + (rising ? -6 : 6), y2: at + (rising ? 4 : -12), stroke: colour(e.w), opacity: .6 });
+      add(svg, "text", { x: e.from + e.width / 2, y: at, class: "label", "text-anchor": "middle", style: `fill:${colour(e.w)}` }, ways[e.w].label);
+    }));
+    if (wide && by === "step") endLabels(svg, ends.map((e) => ({ ...e, y: y(e.value) })), top, bottom - 4);
     svg.dataset.points = all.length;
-    hover(box, svg, width, { left, right, top, bottom, last, x, lines, by, show });
+    hover(box, svg, width, { left, right, top, bottom: axis, last, x, lines, by, show });
   });
 }
 
@@ -253,7 +273,11 @@ function hover(box, svg, width, c) {
 function rowsOf(way) {
   const rows = [];
   for (const layer of way.layers) {
-    if (layer.fused && layer.bytes === 0 && rows.some((r) => r.fused)) rows.findLast((r) => r.fused).more++;
+    if (layer.fused && layer.bytes === 0 && rows.some((r) => r.fused)) {
+      const first = rows.findLast((r) => r.fused);
+      first.more++;
+      first.elements += layer.elements;
+    }
     else rows.push({ ...layer, more: 0 });
   }
   return rows.map((r) => ({ ...r, title: r.more ? `${r.name} and ${r.more} small ones` : r.name }));
@@ -306,19 +330,19 @@ function layerTables() {
     const table = add(box, "table"), head = add(add(table, "thead"), "tr"), body = add(table, "tbody");
     for (const title of ["layer", "codec", "route", "elements", "sent a step", "ratio", "error"]) add(head, "th", { scope: "col" }, title);
     head.lastChild.title = "‖x−x̂‖²/‖x‖² of coding a gradient once, median of the samples";
-    for (const row of way.layers) {
-      const tr = add(body, "tr"), name = add(tr, "th", { scope: "row" }, `${row.name} `);
-      add(name, "small", {}, row.kind);
+    for (const row of rowsOf(way)) {
+      const tr = add(body, "tr"), name = add(tr, "th", { scope: "row" }, `${row.title} `);
+      if (!row.more) add(name, "small", {}, row.kind);
       add(tr, "td", {}, row.spec);
-      add(tr, "td", {}, row.fused ? `${row.route}, with others` : row.route);
+      add(tr, "td", {}, row.more ? `${row.route}, together` : row.route);
       add(tr, "td", {}, row.elements.toLocaleString("en"));
-      add(tr, "td", {}, row.fused && row.bytes === 0 ? "–" : bytes(row.bytes));
+      add(tr, "td", {}, bytes(row.bytes));
       add(tr, "td", {}, times(row.dense, row.bytes));
       add(tr, "td", {}, number(row.error));
     }
   });
   add(parent, "p", { class: "note" }, "Error is ‖x−x̂‖²/‖x‖² of coding one rank’s gradient once, the median of the samples; with feedback what is lost is sent later. " +
-    "Small layers travel together, uncompressed; their bytes stand at the first of them.");
+    "Small layers travel together, uncompressed.");
 }
 
 // ---- where the time goes ----

@@ -113,9 +113,20 @@ static double ratio(const gw_cli_way *way)
 
 /* ---- the summary ---- */
 
+/* It is rounded: fewer digits than a quality. */
+static void print_target(const gw_cli_comparison *report, FILE *to)
+{
+    if (!isfinite(report->target)) {
+        (void)fputs("target", to);
+    } else {
+        (void)fprintf(to, report->in_bits ? "%.2f" : "%.1f" THIN "%%",
+                      report->target * (report->in_bits ? 1 : 100));
+    }
+}
+
 static void say_target(const gw_cli_comparison *report, FILE *to)
 {
-    gw_cli_html_quality(report, to, report->target);
+    print_target(report, to);
     (void)fputs(report->in_bits ? " bits a character" : " test accuracy", to);
 }
 
@@ -168,9 +179,7 @@ static void say_link(const gw_cli_run_config *config, FILE *to)
         (void)fprintf(to, ", each with a %slink of %g" THIN "%s", threads ? "virtual " : "",
                       mbit >= 1000 ? mbit / 1000 : mbit, mbit >= 1000 ? "Gbit/s" : "Mbit/s");
         if (config->latency_seconds > 0) {
-            (void)fputs(" and ", to);
-            gw_cli_html_seconds(to, config->latency_seconds);
-            (void)fputs(" latency", to);
+            (void)fprintf(to, " and %g" THIN "ms latency", config->latency_seconds * 1e3);
         }
     }
 }
@@ -210,12 +219,29 @@ static bool lies_within(double value, const gw_cli_spread *spread)
 
 static void say_range(const gw_cli_comparison *report, FILE *to, const gw_cli_spread *spread)
 {
-    gw_cli_html_quality(report, to, spread->low);
-    (void)fputs(" to ", to);
-    gw_cli_html_quality(report, to, spread->high);
+    const int digits = report->in_bits ? 3 : 2;
+    const double unit = report->in_bits ? 1 : 100;
+    (void)fprintf(to, "%.*f to %.*f", digits, unit * spread->low, digits, unit * spread->high);
 }
 
-/* "within the spread of seeds" is said only where there are seeds. */
+/* Against dense. "Within the spread of seeds" is said only where there are seeds. */
+static void say_difference(const gw_cli_comparison *report, const gw_cli_way *way, FILE *to)
+{
+    const gw_cli_way *dense = report->dense;
+    const double by = way->quality.mean - dense->quality.mean;
+    if (dense->n_counted < 2) {
+        (void)fputs(" (dense ", to);
+        gw_cli_html_quality(report, to, dense->quality.mean);
+        (void)fputs(")", to);
+    } else if (lies_within(way->quality.mean, &dense->quality)) {
+        (void)fputs(", within dense\xE2\x80\x99s seed spread", to);
+    } else {
+        (void)fprintf(to, report->in_bits ? ", %.3f %s dense" : ", %.2f points %s dense",
+                      fabs(by) * (report->in_bits ? 1 : 100), by < 0 ? "below" : "above");
+        (void)fputs(" and outside its seed spread", to);
+    }
+}
+
 static void say_quality(const gw_cli_comparison *report, const gw_cli_way *way, FILE *to)
 {
     const gw_cli_way *dense = report->dense;
@@ -227,22 +253,12 @@ static void say_quality(const gw_cli_comparison *report, const gw_cli_way *way, 
     gw_cli_html_quality(report, to, way->quality.mean);
     (void)fputs(report->in_bits ? " bits a character" : "", to);
     if (way->n_counted > 1) {
-        (void)fprintf(to, " (mean of %zu seeds: ", way->n_counted);
+        (void)fprintf(to, " (%zu seeds, ", way->n_counted);
         say_range(report, to, &way->quality);
         (void)fputs(")", to);
     }
     if (dense && dense != way && isfinite(dense->quality.mean)) {
-        (void)fputs(way->n_counted > 1 ? ", dense " : " (dense ", to);
-        gw_cli_html_quality(report, to, dense->quality.mean);
-        (void)fputs(way->n_counted > 1 ? "" : ")", to);
-        if (dense->n_counted > 1) {
-            (void)fputs(lies_within(way->quality.mean, &dense->quality)
-                            ? ", which is within dense's seed spread ("
-                            : ", which is outside dense's seed spread (",
-                        to);
-            say_range(report, to, &dense->quality);
-            (void)fputs(")", to);
-        }
+        say_difference(report, way, to);
     }
 }
 
@@ -360,7 +376,7 @@ static void table_head(const gw_cli_comparison *report, FILE *to)
     (void)fputs("<thead><tr><th scope=\"col\">run</th>", to);
     head(to, report->in_bits ? "bits a character" : "test accuracy", "last test");
     (void)fputs("<th scope=\"col\">time to ", to);
-    gw_cli_html_quality(report, to, report->target);
+    print_target(report, to);
     (void)fputs("<br><small>training only</small></th>", to);
     head(to, "step", "median");
     head(to, "waiting", "of the time");
