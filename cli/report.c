@@ -152,20 +152,23 @@ static void write_title(const gw_cli_comparison *report, FILE *to)
 
 static void write_foot(const gw_cli_comparison *report, FILE *to)
 {
-    (void)fprintf(to, "gradwire %s, from ", gw_version_string());
+    const char *earliest = report->runs[0].run.started;
+    (void)fprintf(to, "Made by gradwire %s of", gw_version_string());
     for (size_t i = 0; i < report->n_runs; i++) {
+        const char *started = report->runs[i].run.started;
+        earliest = strcmp(started, earliest) < 0 ? started : earliest;
         char *path = strdup(report->runs[i].path);
         if (path) {
             *strrchr(path, '/') = '\0'; /* join put it there */
             const char *leaf = strrchr(path, '/');
-            (void)fputs(i ? ", " : "", to);
+            (void)fputs(i ? ", " : " ", to);
             gw_cli_html_text(to, leaf && leaf[1] ? leaf + 1 : path);
         }
         free(path);
-        (void)fputs(" (started ", to);
-        gw_cli_html_text(to, report->runs[i].run.started);
-        (void)fputs(")", to);
     }
+    (void)fputs("; begun ", to);
+    gw_cli_html_text(to, earliest);
+    (void)fputs(".", to);
 }
 
 /* One {{word}} of report_page.html. */

@@ -21,7 +21,9 @@ typedef struct gw_cli_spread {
 
 /* Figures are over the runs that did not fail; over all if all did. Unknown figures are NaN. */
 typedef struct gw_cli_way {
-    char *label;                    /* the spec, and what else tells it from the others */
+    const struct gw_cli_way
+        *dense;  /* the same uncompressed: what it is compared with; NULL: none */
+    char *label; /* the spec, and what else tells it from the others */
     const gw_cli_report_run **runs; /* those that count first */
     size_t n_runs, n_counted;
     size_t n_steps;        /* that all counted runs did */
@@ -39,10 +41,10 @@ typedef struct gw_cli_comparison {
     size_t n_runs;
     gw_cli_way *ways; /* dense first, then by bytes, most first */
     size_t n_ways;
-    const gw_cli_way *dense; /* NULL: no such run */
-    bool in_bits;            /* quality is bits a character, less is better; else accuracy */
-    double target;           /* the best quality that every counted run reached; NaN: none */
-    char differs[160];       /* what differs between the ways beside spec, route and seed; "" */
+    bool has_dense;    /* then the first way is dense */
+    bool in_bits;      /* quality is bits a character, less is better; else accuracy */
+    double target;     /* the best quality that every counted run reached; NaN: none */
+    char differs[160]; /* what differs between the ways beside spec, route and seed; "" */
 } gw_cli_comparison;
 
 /* Fills in all but runs. False and `why` for runs that do not belong on one page. */

@@ -268,7 +268,7 @@ bool gw_cli_report_data(const gw_cli_comparison *report, FILE *to)
     }
     json_t *root =
         json_pack("{s:s, s:b, s:b, s:o, s:o}", "model", report->runs[0].run.config.model, "bits",
-                  report->in_bits, "dense", report->dense != NULL, "target",
+                  report->in_bits, "dense", report->has_dense, "target",
                   gw_cli_json_number(report->target * (report->in_bits ? 1 : 100)), "ways", ways);
     char *text =
         root ? json_dumps(root, JSON_COMPACT | JSON_ENSURE_ASCII | JSON_REAL_PRECISION(5)) : NULL;

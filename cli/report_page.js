@@ -5,7 +5,7 @@
 const data = JSON.parse(document.getElementById("data").textContent);
 const ways = data.ways;
 const DASHES = ["", "7 3", "2 2.5", "9 3 2 3", "4 2", "12 3", "2 5", "6 2 2 2 2 2"];
-const PAPER = 660; // width of a chart in print
+const PAPER = { alone: 660, pair: 316 }; // width of a chart in print
 
 // ---- small parts ----
 
@@ -83,7 +83,9 @@ function logTicks(low, high, most = 8) {
     }
     if (found.length <= most) return found;
   }
-  return [low, high];
+  const decades = [];
+  for (let e = Math.ceil(Math.log10(low)); e <= Math.log10(high); e++) decades.push(10 ** e);
+  return decades.filter((_, i) => i % Math.ceil(decades.length / most) === 0);
 }
 function scale(low, high, from, to, log = false) {
   const f = log ? Math.log : (v) => v, a = f(low), span = f(high) - a || 1;
@@ -101,9 +103,9 @@ function chart(figure, title, subtitle, draw) {
   const box = add(figure, "div");
   charts.push({ box, draw, width: 0 });
 }
-function drawAll(width) {
+function drawAll(print = false) {
   for (const c of charts) {
-    const now = width || c.box.clientWidth;
+    const now = print ? PAPER[c.box.closest(".pair") ? "pair" : "alone"] : c.box.clientWidth;
     if (now > 0 && now !== c.width) {
       c.width = now;
       c.box.replaceChildren();
@@ -194,14 +196,14 @@ function lineChart(id, title, subtitle, options) {
       add(svg, "line", { class: "grid", x1: left, x2: right, y1: y(t), y2: y(t) });
       add(svg, "text", { x: left - 7, y: y(t) + 4, "text-anchor": "end" }, `${Number(t.toPrecision(6))}${part === "test" && !data.bits ? " %" : ""}`);
     }
-    for (const t of ticks(0, last, Math.max(3, Math.round((right - left) / 80)))) add(svg, "text", { x: x(t), y: axis + 17, "text-anchor": "middle" }, number(t));
+    for (const t of ticks(0, last, Math.max(3, Math.round((right - left) / 60)))) add(svg, "text", { x: x(t), y: axis + 17, "text-anchor": "middle" }, number(t));
     add(svg, "line", { class: "axis", x1: left, x2: right, y1: axis, y2: axis });
     add(svg, "text", { x: right, y: axis + 33, "text-anchor": "end" }, by === "step" ? "steps" : "seconds of training");
     const clip = `clip-${id}`;
     add(add(add(svg, "defs"), "clipPath", { id: clip }), "rect", { x: left, y: top - 8, width: right - left + 8, height: axis - top + 8 });
     if (part === "test" && by === "seconds" && data.target !== null && data.target > low && data.target < high && ways.length > 1) {
       add(svg, "line", { class: "cursor", x1: left, x2: right, y1: y(data.target), y2: y(data.target) });
-      add(svg, "text", { class: "label", x: right, y: y(data.target) + 16, "text-anchor": "end" }, `every run reached ${data.bits ? data.target : `${data.target.toFixed(1)} %`}`);
+      add(svg, "text", { class: "label", x: right, y: y(data.target) + (rising ? 16 : -7), "text-anchor": "end" }, `all reach ${data.bits ? data.target : `${data.target.toFixed(1)} %`}`);
     }
     const inside = add(svg, "g", { "clip-path": `url(#${clip})` });
     lines.forEach((line, w) => {
@@ -293,9 +295,9 @@ function bytesChart() {
     const all = rows.flatMap((r) => r.sent).filter((v) => v > 0);
     if (all.length === 0) return empty(box, "Nothing was sent yet.");
     legend(box);
-    const wide = width >= 620, left = wide ? Math.min(230, 20 + 7 * Math.max(...rows.map((r) => r.title.length))) : 4, right = width - 30;
+    const wide = width >= 620, left = wide ? Math.min(230, 20 + 7 * Math.max(...rows.map((r) => r.title.length))) : 4, right = width - 84;
     const each = wide ? 27 : 42, top = 8, height = top + rows.length * each + 34;
-    const low = Math.min(...all) / 1.8, high = Math.max(...all) * 1.3, x = scale(low, high, left + 10, right, true);
+    const low = Math.min(...all) / 1.3, high = Math.max(...all) * 1.1, x = scale(low, high, left + 10, right, true);
     const svg = canvas(box, width, height, "Bytes a step and rank, by layer. " + rows.map((r) => `${r.title}: ${ways.map((way, w) => `${way.label} ${bytes(r.sent[w])}`).join(", ")}`).join("; "));
     const bottom = top + rows.length * each;
     for (const t of logTicks(low, high, Math.max(3, Math.floor((right - left) / 75)))) {
@@ -312,7 +314,7 @@ function bytesChart() {
         if (row.sent[w] > 0) add(mark(svg, w, x(row.sent[w]), y, 4.6), "title", {}, `${row.title}, ${ways[w].label}: ${bytes(row.sent[w])}`);
       });
       const most = Math.max(...sent) / Math.min(...sent);
-      if (most > 1.2) add(svg, "text", { class: "label", x: x(Math.min(...sent)) - 10, y: y + 4, "text-anchor": "end" }, `${number(most)}× less`);
+      if (most > 1.2) add(svg, "text", { x: x(Math.max(...sent)) + 10, y: y + 4 }, `to ${number(most)}× less`);
     });
     svg.dataset.points = all.length;
   });
@@ -327,14 +329,14 @@ function layerTables() {
     key(add(summary, "span", { class: "key" }), w);
     add(summary, "span", {}, `${way.label}, layer by layer`);
     const box = add(details, "div", { class: "box", tabindex: "0", role: "region", "aria-label": `${way.label}, layer by layer` });
-    const table = add(box, "table"), head = add(add(table, "thead"), "tr"), body = add(table, "tbody");
-    for (const title of ["layer", "codec", "route", "elements", "sent a step", "ratio", "error"]) add(head, "th", { scope: "col" }, title);
+    const table = add(box, "table", { class: "layers" }), head = add(add(table, "thead"), "tr"), body = add(table, "tbody");
+    for (const title of ["layer", "codec", "route", "elements", "sent a step", "ratio", "error"]) add(head, "th", { scope: "col", class: /codec|route/.test(title) ? "words" : "" }, title);
     head.lastChild.title = "‖x−x̂‖²/‖x‖² of coding a gradient once, median of the samples";
     for (const row of rowsOf(way)) {
       const tr = add(body, "tr"), name = add(tr, "th", { scope: "row" }, `${row.title} `);
       if (!row.more) add(name, "small", {}, row.kind);
-      add(tr, "td", {}, row.spec);
-      add(tr, "td", {}, row.more ? `${row.route}, together` : row.route);
+      add(tr, "td", { class: "words" }, row.spec);
+      add(tr, "td", { class: "words" }, row.more ? `${row.route}, together` : row.route);
       add(tr, "td", {}, row.elements.toLocaleString("en"));
       add(tr, "td", {}, bytes(row.bytes));
       add(tr, "td", {}, times(row.dense, row.bytes));
@@ -462,7 +464,7 @@ shareChart();
 drawAll();
 let waiting = 0;
 addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requestAnimationFrame(() => drawAll()); });
-addEventListener("beforeprint", () => { document.querySelectorAll("details").forEach((d) => { d.open = true; }); drawAll(PAPER); });
+addEventListener("beforeprint", () => { document.querySelectorAll("details").forEach((d) => { d.open = true; }); drawAll(true); });
 addEventListener("afterprint", () => drawAll());
 document.documentElement.dataset.drawn = charts.length;
 })();

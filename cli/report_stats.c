@@ -17,7 +17,8 @@ typedef struct setting {
 } setting;
 
 static const setting SETTINGS[] = {
-    {"route", WORD, offsetof(gw_cli_run_config, route)},
+    {"route", WORD, offsetof(gw_cli_run_config, route)}, /* the first two go with the codec */
+    {"fuse_below", WHOLE, offsetof(gw_cli_run_config, fuse_below)},
     {"ranks", WHOLE, offsetof(gw_cli_run_config, ranks)},
     {"link", NUMBER, offsetof(gw_cli_run_config, link_bytes_per_second)},
     {"latency", NUMBER, offsetof(gw_cli_run_config, latency_seconds)},
@@ -32,9 +33,8 @@ static const setting SETTINGS[] = {
     {"schedule", WORD, offsetof(gw_cli_run_config, schedule)},
     {"data", WORD, offsetof(gw_cli_run_config, data)},
     {"ranks_per_node", WHOLE, offsetof(gw_cli_run_config, ranks_per_node)},
-    {"fuse_below", WHOLE, offsetof(gw_cli_run_config, fuse_below)},
 };
-enum { N_SETTINGS = sizeof SETTINGS / sizeof SETTINGS[0] };
+enum { N_SETTINGS = sizeof SETTINGS / sizeof SETTINGS[0], N_OF_CODEC = 2 };
 
 static bool same_setting(const setting *s, const gw_cli_run_config *a, const gw_cli_run_config *b)
 {
@@ -53,8 +53,13 @@ static void print_setting(FILE *to, const setting *s, const gw_cli_run_config *c
 {
     const void *at = (const char *)config + s->offset;
     if (strcmp(s->name, "link") == 0) {
-        const double rate = *(const double *)at * 8e-6;
-        (void)(rate > 0 ? fprintf(to, " %g Mbit/s", rate) : fprintf(to, " no link limit"));
+        const double mbit = *(const double *)at * 8e-6;
+        if (mbit > 0) {
+            (void)fprintf(to, " %g %s", mbit >= 1000 ? mbit / 1000 : mbit,
+                          mbit >= 1000 ? "Gbit/s" : "Mbit/s");
+        } else {
+            (void)fputs(" no link limit", to);
+        }
     } else if (s->kind == WORD) {
         (void)fprintf(to, " %s", *(char *const *)at);
     } else if (s->kind == WHOLE) {
@@ -337,11 +342,22 @@ static bool name_way(const gw_cli_comparison *report, gw_cli_way *way)
     return fclose(to) == 0;
 }
 
-/* A route is the codec's matter; anything else is not. */
+static void find_dense(const gw_cli_comparison *report, gw_cli_way *way)
+{
+    for (size_t w = 0; w < report->n_ways && !way->dense; w++) {
+        const gw_cli_way *other = &report->ways[w];
+        bool same = is_dense(other) && !is_dense(way);
+        for (size_t s = N_OF_CODEC; same && s < N_SETTINGS; s++) {
+            same = same_setting(&SETTINGS[s], config_of(way), config_of(other));
+        }
+        way->dense = same ? other : NULL;
+    }
+}
+
 static void find_differences(gw_cli_comparison *report)
 {
     size_t used = 0;
-    for (size_t s = 1; s < N_SETTINGS; s++) {
+    for (size_t s = N_OF_CODEC; s < N_SETTINGS; s++) {
         bool differs = false;
         for (size_t w = 1; w < report->n_ways; w++) {
             differs = differs || !same_setting(&SETTINGS[s], config_of(&report->ways[0]),
@@ -377,13 +393,14 @@ bool gw_cli_report_measure(gw_cli_comparison *report, char *why, size_t why_size
     qsort(report->ways, report->n_ways, sizeof *report->ways, compare_ways);
     for (size_t w = 0; w < report->n_ways; w++) {
         measure_target(report, &report->ways[w]);
+        find_dense(report, &report->ways[w]);
         if (!name_way(report, &report->ways[w])) {
             (void)snprintf(why, why_size, "out of memory");
             return false;
         }
     }
     find_differences(report);
-    report->dense = is_dense(&report->ways[0]) ? &report->ways[0] : NULL;
+    report->has_dense = is_dense(&report->ways[0]);
     return true;
 }
 

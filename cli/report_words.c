@@ -133,22 +133,27 @@ static void say_target(const gw_cli_comparison *report, FILE *to)
 /* Who was first at the target. */
 static void say_lead(const gw_cli_comparison *report, FILE *to)
 {
-    const gw_cli_way *first = NULL, *dense = report->dense;
+    const gw_cli_way *first = NULL;
+    size_t there = 0;
     for (size_t w = 0; w < report->n_ways; w++) {
         const gw_cli_way *way = &report->ways[w];
+        there += isfinite(way->target_seconds);
         if (isfinite(way->target_seconds) &&
             (!first || way->target_seconds < first->target_seconds)) {
             first = way;
         }
     }
-    if (!first || report->n_ways < 2) {
+    if (!first || there < 2) {
         return;
     }
     (void)fputs("<p class=\"lead\">", to);
-    if (first == dense) {
+    const gw_cli_way *dense = first->dense;
+    if (!dense && strcmp(first->runs[0]->run.config.spec, "dense") == 0) {
         (void)fputs("Nothing was faster to ", to);
         say_target(report, to);
-        (void)fputs(" than <b>dense</b>: ", to);
+        (void)fputs(" than <b>", to);
+        gw_cli_html_text(to, first->label);
+        (void)fputs("</b>: ", to);
         gw_cli_html_seconds(to, first->target_seconds);
         (void)fputs(" of training.", to);
     } else {
@@ -156,7 +161,7 @@ static void say_lead(const gw_cli_comparison *report, FILE *to)
         gw_cli_html_text(to, first->label);
         (void)fputs("</b> was the fastest to ", to);
         say_target(report, to);
-        (void)fputs(", the most that every run reached: ", to);
+        (void)fputs(", the best that every run reached: ", to);
         gw_cli_html_seconds(to, first->target_seconds);
         (void)fputs(" of training", to);
         if (dense && isfinite(dense->target_seconds)) {
@@ -227,7 +232,7 @@ static void say_range(const gw_cli_comparison *report, FILE *to, const gw_cli_sp
 /* Against dense. "Within the spread of seeds" is said only where there are seeds. */
 static void say_difference(const gw_cli_comparison *report, const gw_cli_way *way, FILE *to)
 {
-    const gw_cli_way *dense = report->dense;
+    const gw_cli_way *dense = way->dense;
     const double by = way->quality.mean - dense->quality.mean;
     if (dense->n_counted < 2) {
         (void)fputs(" (dense ", to);
@@ -244,7 +249,7 @@ static void say_difference(const gw_cli_comparison *report, const gw_cli_way *wa
 
 static void say_quality(const gw_cli_comparison *report, const gw_cli_way *way, FILE *to)
 {
-    const gw_cli_way *dense = report->dense;
+    const gw_cli_way *dense = way->dense;
     if (!isfinite(way->quality.mean)) {
         (void)fputs(" was not tested", to);
         return;
@@ -257,14 +262,14 @@ static void say_quality(const gw_cli_comparison *report, const gw_cli_way *way, 
         say_range(report, to, &way->quality);
         (void)fputs(")", to);
     }
-    if (dense && dense != way && isfinite(dense->quality.mean)) {
+    if (dense && isfinite(dense->quality.mean)) {
         say_difference(report, way, to);
     }
 }
 
-static void say_speed(const gw_cli_comparison *report, const gw_cli_way *way, FILE *to)
+static void say_speed(const gw_cli_way *way, FILE *to)
 {
-    const gw_cli_way *dense = report->dense;
+    const gw_cli_way *dense = way->dense;
     if (!isfinite(way->step_seconds)) {
         (void)fputs(".", to);
         return;
@@ -272,7 +277,7 @@ static void say_speed(const gw_cli_comparison *report, const gw_cli_way *way, FI
     (void)fputs(", at ", to);
     gw_cli_html_seconds(to, way->step_seconds);
     (void)fputs(" a step", to);
-    if (!dense || dense == way || !isfinite(dense->step_seconds)) {
+    if (!dense || !isfinite(dense->step_seconds)) {
         (void)fputs(", ", to);
         print_share(to, share(way));
         (void)fputs(" of it waiting for gradients. It sent ", to);
@@ -290,9 +295,14 @@ static void say_speed(const gw_cli_comparison *report, const gw_cli_way *way, FI
     } else {
         (void)fputs(": no faster and no slower", to);
     }
-    (void)fputs(". It sent <b>", to);
-    gw_cli_html_number(to, ratio(way));
-    (void)fputs(" times fewer bytes</b> and waited for gradients ", to);
+    if (ratio(way) > 1.05) {
+        (void)fputs(". It sent <b>", to);
+        gw_cli_html_number(to, ratio(way));
+        (void)fputs(" times fewer bytes</b>", to);
+    } else {
+        (void)fputs(". It sent no fewer bytes", to);
+    }
+    (void)fputs(" and waited for gradients ", to);
     print_share(to, share(way));
     (void)fputs(" of the time instead of ", to);
     print_share(to, share(dense));
@@ -322,10 +332,11 @@ static void say_states(const gw_cli_way *way, FILE *to)
         (void)fputs("</span>", to);
     }
     if (way->skipped > 0) {
-        (void)fprintf(to,
-                      " <span class=\"warn\">%" PRIu64
-                      " steps were skipped: a gradient was not finite.</span>",
-                      way->skipped);
+        (void)fprintf(
+            to,
+            " <span class=\"warn\">Steps skipped for a gradient that was not finite: %" PRIu64
+            ".</span>",
+            way->skipped);
     }
 }
 
@@ -342,7 +353,7 @@ void gw_cli_report_summary(const gw_cli_comparison *report, FILE *to)
         gw_cli_html_text(to, way->label);
         (void)fputs("</b>", to);
         say_quality(report, way, to);
-        say_speed(report, way, to);
+        say_speed(way, to);
         say_states(way, to);
         (void)fputs("</li>\n", to);
     }
@@ -362,11 +373,12 @@ static void head(FILE *to, const char *title, const char *unit)
                   *unit ? "</small>" : "");
 }
 
+/* A kind that nobody compresses has no column. */
 static bool has_kind(const gw_cli_comparison *report, size_t kind)
 {
     bool found = false;
     for (size_t w = 0; w < report->n_ways; w++) {
-        found = found || isfinite(report->ways[w].kind_ratio[kind]);
+        found = found || fabs(report->ways[w].kind_ratio[kind] - 1) > 0.01;
     }
     return found;
 }
