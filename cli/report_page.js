@@ -9,7 +9,10 @@ const PAPER = { alone: 660, pair: 316 }; // width of a chart in print
 
 // ---- small parts ----
 
-const look = (w) => (w + (data.dense ? 0 : 1)) % 8; // no dense run: its grey stays free
+// Eight looks; dense alone has the first. Ways beyond them come again with hollow marks and other dashes.
+const place = (w) => w + (data.dense ? 0 : 1);
+const look = (w) => place(w) < 8 ? place(w) : 1 + (place(w) - 1) % 7;
+const dashes = (w) => DASHES[(look(w) + (place(w) < 8 ? 0 : 3)) % 8];
 const colour = (w) => `var(--w${look(w)})`;
 
 function add(parent, name, attributes = {}, text) {
@@ -32,12 +35,12 @@ function mark(parent, w, x, y, size = 4) {
     `M${-s} ${-s}L${s} ${s}M${-s} ${s}L${s} ${-s}`,
     `M${-1.2 * s} 0H${1.2 * s}M0 ${-1.2 * s}V${1.2 * s}`,
     `M${-s} ${-.5 * s}h${2 * s}v${s}h${-2 * s}z`];
-  return add(parent, "path", { d: shapes[look(w)], transform: `translate(${x} ${y})`, fill: colour(w), stroke: colour(w), "stroke-width": 1.5 });
+  return add(parent, "path", { d: shapes[look(w)], transform: `translate(${x} ${y})`, fill: place(w) > 0 && place(w) < 8 || w === 0 ? colour(w) : "var(--page)", stroke: colour(w), "stroke-width": 1.5 });
 }
 
 function key(parent, w) { // a piece of the way's line, with its mark
   const svg = add(parent, "svg", { viewBox: "0 0 28 12", "aria-hidden": "true" });
-  add(svg, "line", { x1: 0, x2: 28, y1: 6, y2: 6, stroke: colour(w), "stroke-width": 2.4, "stroke-dasharray": DASHES[look(w)] });
+  add(svg, "line", { x1: 0, x2: 28, y1: 6, y2: 6, stroke: colour(w), "stroke-width": 2.4, "stroke-dasharray": dashes(w) });
   mark(svg, w, 14, 6, 3.5);
 }
 
@@ -59,6 +62,7 @@ function number(value) {
   return String(Number(value.toPrecision(size >= 100 ? 4 : 3)));
 }
 function bytes(value) {
+  if (value === null) return "–";
   const units = ["B", "kB", "MB", "GB", "TB", "PB", "EB"];
   let unit = 0;
   while (value >= 999.5 && unit < 6) { value /= 1000; unit++; }
@@ -214,7 +218,7 @@ function lineChart(id, title, subtitle, options) {
     });
     lines.forEach((line, w) => {
       const d = line.map((p, i) => `${i ? "L" : "M"}${x(p.x).toFixed(1)} ${y(p.y).toFixed(1)}`).join("");
-      add(inside, "path", { d, fill: "none", stroke: colour(w), "stroke-width": 2, "stroke-linejoin": "round", "stroke-dasharray": DASHES[look(w)], "data-points": line.length });
+      add(inside, "path", { d, fill: "none", stroke: colour(w), "stroke-width": 2, "stroke-linejoin": "round", "stroke-dasharray": dashes(w), "data-points": line.length });
       if (part === "test") line.forEach((p, i) => (line.length <= 24 || i === line.length - 1) && mark(inside, w, x(p.x), y(p.y), 3));
       else if (line.length) mark(svg, w, x(line.at(-1).x), y(line.at(-1).y), 3.2);
     });
@@ -252,9 +256,9 @@ function hover(box, svg, width, c) {
       add(name, "span", {}, ` ${ways[w].label}`);
       add(row, "td", {}, at > line.at(-1).x * 1.001 ? `${c.show(line.at(-1).y)} (done)` : c.show(near.y));
     });
-    const scaleNow = box.clientWidth / width, left = c.x(at) * scaleNow;
-    tip.style.left = `${Math.max(0, left > box.clientWidth / 2 ? left - tip.offsetWidth - 12 : left + 12)}px`;
-    tip.style.top = `${svg.offsetTop - box.offsetTop + box.offsetTop + c.top}px`;
+    const at_px = c.x(at) * box.clientWidth / width, most = box.clientWidth - tip.offsetWidth;
+    tip.style.left = `${Math.max(0, Math.min(most, at_px > box.clientWidth / 2 ? at_px - tip.offsetWidth - 12 : at_px + 12))}px`;
+    tip.style.top = `${svg.offsetTop + c.top}px`;
   };
   svg.addEventListener("pointermove", (e) => {
     const frame = svg.getBoundingClientRect();
@@ -290,12 +294,18 @@ function bytesChart() {
   const base = rowsOf(ways[0]).filter((r) => r.dense > 0);
   const shown = base.length > MOST ? base.toSorted((a, b) => b.dense - a.dense).slice(0, MOST) : base;
   const rows = shown.map((r) => ({ title: r.title, sent: ways.map((way) => way.layers.find((l) => l.name === r.name)?.bytes || 0) }));
+  if (!data.dense) rows.forEach((row, i) => { row.dense = shown[i].dense; }); // a mark of its own, way -1
   const figure = document.getElementById("bytes");
   chart(figure, "Bytes a step and rank, by layer", `Each mark is a run: further left is less on the wire. Log scale.${base.length > MOST ? ` The ${MOST} largest of ${base.length}.` : ""}`, (box, width) => {
-    const all = rows.flatMap((r) => r.sent).filter((v) => v > 0);
+    const all = rows.flatMap((r) => r.dense ? [...r.sent, r.dense] : r.sent).filter((v) => v > 0);
     if (all.length === 0) return empty(box, "Nothing was sent yet.");
-    legend(box);
-    const wide = width >= 620, left = wide ? Math.min(230, 20 + 7 * Math.max(...rows.map((r) => r.title.length))) : 4, right = width - 84;
+    const keys = legend(box);
+    if (!data.dense) {
+      const item = add(keys, "span");
+      key(add(item, "span", { class: "key" }), -1);
+      add(item, "span", {}, "uncompressed, it would be");
+    }
+    const wide = width >= 620, left = wide ? Math.min(230, 20 + 7 * Math.max(...rows.map((r) => r.title.length))) : 4, right = width - 106;
     const each = wide ? 27 : 42, top = 8, height = top + rows.length * each + 34;
     const low = Math.min(...all) / 1.3, high = Math.max(...all) * 1.1, x = scale(low, high, left + 10, right, true);
     const svg = canvas(box, width, height, "Bytes a step and rank, by layer. " + rows.map((r) => `${r.title}: ${ways.map((way, w) => `${way.label} ${bytes(r.sent[w])}`).join(", ")}`).join("; "));
@@ -305,16 +315,17 @@ function bytesChart() {
       add(svg, "text", { x: x(t), y: bottom + 16, "text-anchor": "middle" }, bytes(t));
     }
     rows.forEach((row, i) => {
-      const y = top + i * each + (wide ? each / 2 : each - 12), sent = row.sent.filter((v) => v > 0);
+      const y = top + i * each + (wide ? each / 2 : each - 12), sent = [...row.sent, row.dense || 0].filter((v) => v > 0);
       add(svg, "text", { class: "strong label", style: "font-weight:400", x: wide ? left : left + 2, y: wide ? y + 4 : y - 13, "text-anchor": wide ? "end" : "start" }, row.title);
       if (sent.length === 0) return;
       add(svg, "line", { class: "axis", x1: x(Math.min(...sent)), x2: x(Math.max(...sent)), y1: y, y2: y });
+      if (row.dense) add(mark(svg, -1, x(row.dense), y, 4.6), "title", {}, `${row.title}, uncompressed: ${bytes(row.dense)}`);
       ways.toReversed().forEach((_, k) => {
         const w = ways.length - 1 - k;
         if (row.sent[w] > 0) add(mark(svg, w, x(row.sent[w]), y, 4.6), "title", {}, `${row.title}, ${ways[w].label}: ${bytes(row.sent[w])}`);
       });
       const most = Math.max(...sent) / Math.min(...sent);
-      if (most > 1.2) add(svg, "text", { x: x(Math.max(...sent)) + 10, y: y + 4 }, `to ${number(most)}× less`);
+      if (most > 1.2) add(svg, "text", { x: x(Math.max(...sent)) + 10, y: y + 4 }, `${ways.length > 1 ? "up to " : ""}${number(most)}× less`);
     });
     svg.dataset.points = all.length;
   });
@@ -330,7 +341,7 @@ function layerTables() {
     add(summary, "span", {}, `${way.label}, layer by layer`);
     const box = add(details, "div", { class: "box", tabindex: "0", role: "region", "aria-label": `${way.label}, layer by layer` });
     const table = add(box, "table", { class: "layers" }), head = add(add(table, "thead"), "tr"), body = add(table, "tbody");
-    for (const title of ["layer", "codec", "route", "elements", "sent a step", "ratio", "error"]) add(head, "th", { scope: "col", class: /codec|route/.test(title) ? "words" : "" }, title);
+    for (const title of ["layer", "codec", "route", "elements", "sent", "ratio", "error"]) add(head, "th", { scope: "col", class: /codec|route/.test(title) ? "words" : "" }, title);
     head.lastChild.title = "‖x−x̂‖²/‖x‖² of coding a gradient once, median of the samples";
     for (const row of rowsOf(way)) {
       const tr = add(body, "tr"), name = add(tr, "th", { scope: "row" }, `${row.title} `);
