@@ -1,9 +1,9 @@
 #!/usr/bin/env bash
-# The picture of a report that a README shows: its curves over time and its title, 1200 pixels wide, twice as fine.
+# The picture of a report that a README shows: its title, its first sentence and its curves, 1120 pixels wide, twice as fine.
 #     bench/report_picture.sh REPORT.html OUT.png [WIDTH HEIGHT]
 set -euo pipefail
 [ $# -eq 2 ] || [ $# -eq 4 ] || { sed -n '3s/^# *//p' "$0"; exit 2; }
-report=$1 picture=$2 width=${3:-1120} height=${4:-900}
+report=$1 picture=$2 width=${3:-1120} height=${4:-950}
 command -v chromium >/dev/null || { echo "no chromium: apt-get install chromium" >&2; exit 1; }
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT

@@ -22,9 +22,9 @@ typedef struct gw_cli_spread {
 /* Figures are over the runs that did not fail; over all if all did. Unknown figures are NaN. */
 typedef struct gw_cli_way {
     const struct gw_cli_way
-        *dense;  /* the same uncompressed: what it is compared with; NULL: none */
-    char *label; /* the spec, and what else tells it from the others */
-    const gw_cli_report_run **runs; /* those that count first */
+        *dense;              /* the same uncompressed: what it is compared with; NULL: none */
+    char *label;             /* the spec, and what else tells it from the others */
+    gw_cli_report_run *runs; /* those that count first; what they hold is the comparison's */
     size_t n_runs, n_counted;
     size_t n_steps;        /* that all counted runs did */
     gw_cli_spread quality; /* of the last test: accuracy, or bits */

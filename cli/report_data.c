@@ -83,13 +83,13 @@ static json_t *loss_json(const gw_cli_way *way)
         const size_t at = thinned(p, points, n);
         for (; done <= at; done++) {
             for (size_t r = 0; r < way->n_counted; r++) {
-                seconds += way->runs[r]->run.steps[done].seconds / (double)way->n_counted;
+                seconds += way->runs[r].run.steps[done].seconds / (double)way->n_counted;
             }
         }
         for (size_t r = 0; r < way->n_counted; r++) {
-            values[r] = smooth_loss(&way->runs[r]->run, at, n, window_of(n));
+            values[r] = smooth_loss(&way->runs[r].run, at, n, window_of(n));
         }
-        curve_add(&c, (double)way->runs[0]->run.steps[at].step, seconds, values, way->n_counted);
+        curve_add(&c, (double)way->runs[0].run.steps[at].step, seconds, values, way->n_counted);
     }
     free(values);
     return curve_json(&c);
@@ -97,9 +97,9 @@ static json_t *loss_json(const gw_cli_way *way)
 
 static json_t *test_json(const gw_cli_comparison *report, const gw_cli_way *way)
 {
-    size_t n = way->runs[0]->run.n_tests;
+    size_t n = way->runs[0].run.n_tests;
     for (size_t r = 1; r < way->n_counted; r++) {
-        n = way->runs[r]->run.n_tests < n ? way->runs[r]->run.n_tests : n;
+        n = way->runs[r].run.n_tests < n ? way->runs[r].run.n_tests : n;
     }
     const size_t points = n < MOST_POINTS ? n : MOST_POINTS;
     const curve c = curve_new();
@@ -108,11 +108,11 @@ static json_t *test_json(const gw_cli_comparison *report, const gw_cli_way *way)
         const size_t at = thinned(p, points, n);
         double seconds = 0;
         for (size_t r = 0; r < way->n_counted; r++) {
-            const gw_cli_run_test *test = &way->runs[r]->run.tests[at];
+            const gw_cli_run_test *test = &way->runs[r].run.tests[at];
             seconds += test->seconds / (double)way->n_counted;
             values[r] = gw_cli_report_quality(report, test) * (report->in_bits ? 1 : 100);
         }
-        curve_add(&c, (double)way->runs[0]->run.tests[at].step, seconds, values, way->n_counted);
+        curve_add(&c, (double)way->runs[0].run.tests[at].step, seconds, values, way->n_counted);
     }
     free(values);
     return curve_json(&c);
@@ -124,11 +124,11 @@ static double layer_error(const gw_cli_way *way, size_t layer)
 {
     size_t most = 0, n = 0;
     for (size_t r = 0; r < way->n_counted; r++) {
-        most += way->runs[r]->run.n_samples;
+        most += way->runs[r].run.n_samples;
     }
     double *errors = malloc((most + 1) * sizeof *errors), median = NAN;
     for (size_t r = 0; errors && r < way->n_counted; r++) {
-        const gw_cli_run *run = &way->runs[r]->run;
+        const gw_cli_run *run = &way->runs[r].run;
         for (size_t s = 0; s < run->n_samples; s++) {
             const double error = run->samples[s].layers[layer].rel_error;
             if (isfinite(error)) {
@@ -145,13 +145,13 @@ static double layer_error(const gw_cli_way *way, size_t layer)
 
 static json_t *layers_json(const gw_cli_way *way)
 {
-    const gw_cli_run *first = &way->runs[0]->run;
+    const gw_cli_run *first = &way->runs[0].run;
     json_t *rows = json_array();
     for (size_t l = 0; l < first->n_layers; l++) {
         const gw_cli_run_layer *layer = &first->layers[l];
         double sent = 0, dense = 0, steps = 0;
         for (size_t r = 0; r < way->n_counted; r++) {
-            const gw_cli_run *run = &way->runs[r]->run;
+            const gw_cli_run *run = &way->runs[r].run;
             sent += (double)run->layers[l].bytes_sent;
             dense += (double)run->layers[l].dense_bytes;
             steps += (double)run->n_steps;
@@ -216,7 +216,7 @@ static const gw_cli_run_sample *middle_sample(const gw_cli_run *run)
 
 static json_t *timeline_json(const gw_cli_way *way)
 {
-    const gw_cli_run *run = &way->runs[0]->run;
+    const gw_cli_run *run = &way->runs[0].run;
     const gw_cli_run_sample *sample = middle_sample(run);
     if (!sample) {
         return json_null();

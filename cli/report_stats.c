@@ -71,7 +71,7 @@ static void print_setting(FILE *to, const setting *s, const gw_cli_run_config *c
 
 static const gw_cli_run_config *config_of(const gw_cli_way *way)
 {
-    return &way->runs[0]->run.config;
+    return &way->runs[0].run.config;
 }
 
 static bool same_way(const gw_cli_run_config *a, const gw_cli_run_config *b)
@@ -93,8 +93,8 @@ static bool failed(const gw_cli_run *run)
 /* Those that failed last; else by seed. */
 static int compare_runs(const void *left, const void *right)
 {
-    const gw_cli_run *a = &(*(const gw_cli_report_run *const *)left)->run,
-                     *b = &(*(const gw_cli_report_run *const *)right)->run;
+    const gw_cli_run *a = &((const gw_cli_report_run *)left)->run,
+                     *b = &((const gw_cli_report_run *)right)->run;
     if (failed(a) != failed(b)) {
         return failed(a) ? 1 : -1;
     }
@@ -106,13 +106,13 @@ static bool check_seed(const gw_cli_way *way, const gw_cli_report_run *run, char
                        size_t why_size)
 {
     for (size_t i = 0; i < way->n_runs; i++) {
-        if (way->runs[i]->run.config.seed == run->run.config.seed) {
+        if (way->runs[i].run.config.seed == run->run.config.seed) {
             (void)snprintf(why, why_size, "%s: has the settings and the seed of %s: leave one out",
-                           run->path, way->runs[i]->path);
+                           run->path, way->runs[i].path);
             return false;
         }
     }
-    const gw_cli_report_run *first = way->runs[0];
+    const gw_cli_report_run *first = &way->runs[0];
     const gw_cli_run *a = &first->run, *b = &run->run;
     bool same = a->n_layers == b->n_layers;
     for (size_t i = 0; same && i < a->n_layers; i++) {
@@ -127,6 +127,7 @@ static bool check_seed(const gw_cli_way *way, const gw_cli_report_run *run, char
 
 static bool deal_out(gw_cli_comparison *report, char *why, size_t why_size)
 {
+    report->n_ways = 0;
     for (size_t i = 0; i < report->n_runs; i++) {
         const gw_cli_report_run *run = &report->runs[i], *first = &report->runs[0];
         if (strcmp(run->run.config.model, first->run.config.model) != 0) {
@@ -149,12 +150,12 @@ static bool deal_out(gw_cli_comparison *report, char *why, size_t why_size)
         } else if (!check_seed(way, run, why, why_size)) {
             return false;
         }
-        way->runs[way->n_runs++] = run;
+        way->runs[way->n_runs++] = *run;
     }
     for (size_t w = 0; w < report->n_ways; w++) {
         gw_cli_way *way = &report->ways[w];
         qsort(way->runs, way->n_runs, sizeof *way->runs, compare_runs);
-        while (way->n_counted < way->n_runs && !failed(&way->runs[way->n_counted]->run)) {
+        while (way->n_counted < way->n_runs && !failed(&way->runs[way->n_counted].run)) {
             way->n_counted++;
         }
         way->n_counted = way->n_counted ? way->n_counted : way->n_runs;
@@ -195,7 +196,7 @@ static void measure_quality(const gw_cli_comparison *report, gw_cli_way *way)
     size_t n = 0;
     way->quality = (gw_cli_spread){NAN, NAN, NAN};
     for (size_t i = 0; i < way->n_counted; i++) {
-        const gw_cli_run *run = &way->runs[i]->run;
+        const gw_cli_run *run = &way->runs[i].run;
         double last = run->n_tests ? gw_cli_report_quality(report, &run->tests[run->n_tests - 1])
                                    : (double)NAN;
         if (isfinite(last)) {
@@ -212,9 +213,9 @@ static bool measure_steps(gw_cli_way *way)
 {
     double seconds = 0, wait = 0, bytes = 0, dense = 0;
     size_t n = 0, at = 0;
-    way->n_steps = way->runs[0]->run.n_steps;
+    way->n_steps = way->runs[0].run.n_steps;
     for (size_t i = 0; i < way->n_counted; i++) {
-        const size_t own = way->runs[i]->run.n_steps;
+        const size_t own = way->runs[i].run.n_steps;
         way->n_steps = own < way->n_steps ? own : way->n_steps;
         n += own;
     }
@@ -223,7 +224,7 @@ static bool measure_steps(gw_cli_way *way)
         return false;
     }
     for (size_t i = 0; i < way->n_counted; i++) {
-        const gw_cli_run *run = &way->runs[i]->run;
+        const gw_cli_run *run = &way->runs[i].run;
         for (size_t s = 0; s < run->n_steps; s++) {
             const gw_cli_run_step *step = &run->steps[s];
             all[at++] = step->seconds;
@@ -249,7 +250,7 @@ static void measure_kinds(gw_cli_way *way)
     for (size_t k = 0; k < GW_CLI_REPORT_KINDS; k++) {
         double sent = 0, dense = 0;
         for (size_t i = 0; i < way->n_counted; i++) {
-            const gw_cli_run *run = &way->runs[i]->run;
+            const gw_cli_run *run = &way->runs[i].run;
             for (size_t l = 0; l < run->n_layers; l++) {
                 if (strcmp(run->layers[l].kind, GW_CLI_REPORT_KIND[k]) == 0) {
                     sent += (double)run->layers[l].bytes_sent;
@@ -269,8 +270,8 @@ static void choose_target(gw_cli_comparison *report)
     double worst = NAN;
     for (size_t w = 0; w < report->n_ways; w++) {
         const gw_cli_way *way = &report->ways[w];
-        for (size_t i = 0; i < way->n_counted && !failed(&way->runs[i]->run); i++) {
-            const gw_cli_run *run = &way->runs[i]->run;
+        for (size_t i = 0; i < way->n_counted && !failed(&way->runs[i].run); i++) {
+            const gw_cli_run *run = &way->runs[i].run;
             double best = NAN;
             for (size_t t = 0; t < run->n_tests; t++) {
                 const double now = gw_cli_report_quality(report, &run->tests[t]);
@@ -286,7 +287,7 @@ static void measure_target(const gw_cli_comparison *report, gw_cli_way *way)
 {
     double sum = 0;
     for (size_t i = 0; i < way->n_counted; i++) {
-        const gw_cli_run *run = &way->runs[i]->run;
+        const gw_cli_run *run = &way->runs[i].run;
         size_t t = 0;
         while (t < run->n_tests &&
                !(gw_cli_report_quality(report, &run->tests[t]) == report->target ||

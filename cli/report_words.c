@@ -148,7 +148,7 @@ static void say_lead(const gw_cli_comparison *report, FILE *to)
     }
     (void)fputs("<p class=\"lead\">", to);
     const gw_cli_way *dense = first->dense;
-    if (!dense && strcmp(first->runs[0]->run.config.spec, "dense") == 0) {
+    if (!dense && strcmp(first->runs[0].run.config.spec, "dense") == 0) {
         (void)fputs("Nothing was faster to ", to);
         say_target(report, to);
         (void)fputs(" than <b>", to);
@@ -192,7 +192,7 @@ static void say_link(const gw_cli_run_config *config, FILE *to)
 /* What was done: of the first way, and in what the others differ from it. */
 static void say_setting(const gw_cli_comparison *report, FILE *to)
 {
-    const gw_cli_run *run = &report->ways[0].runs[0]->run;
+    const gw_cli_run *run = &report->ways[0].runs[0].run;
     const gw_cli_run_config *config = &run->config;
     (void)fputs("<p>The model <b>", to);
     gw_cli_html_text(to, config->model);
@@ -313,7 +313,7 @@ static void say_speed(const gw_cli_way *way, FILE *to)
 static void say_states(const gw_cli_way *way, FILE *to)
 {
     for (size_t i = 0; i < way->n_runs; i++) {
-        const gw_cli_run *run = &way->runs[i]->run;
+        const gw_cli_run *run = &way->runs[i].run;
         if (strcmp(run->state, "finished") == 0) {
             continue;
         }
@@ -413,14 +413,14 @@ static void run_note(const gw_cli_way *way, FILE *to)
 {
     size_t unfinished = 0;
     for (size_t i = 0; i < way->n_runs; i++) {
-        unfinished += strcmp(way->runs[i]->run.state, "finished") != 0;
+        unfinished += strcmp(way->runs[i].run.state, "finished") != 0;
     }
     if (way->n_runs > 1) {
         (void)fprintf(to, "<br><small>%zu seeds</small>", way->n_runs);
     }
     if (unfinished > 0) {
         (void)fprintf(to, "<br><small class=\"warn\">%s</small>",
-                      way->n_runs == 1 ? way->runs[0]->run.state : "not all finished");
+                      way->n_runs == 1 ? way->runs[0].run.state : "not all finished");
     }
 }
 

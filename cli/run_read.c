@@ -233,6 +233,7 @@ static const key RUN[] = {
 /* `choices` is a list such as "threads mpi": words with one space between. */
 static bool check_word(const report *r, const char *name, const char *text, const char *choices)
 {
+    text = text ? text : ""; /* never: its object was read; clang-tidy does not see it */
     const size_t length = strlen(text);
     for (const char *at = choices; *at;) {
         const size_t word = strcspn(at, " ");

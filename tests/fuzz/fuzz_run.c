@@ -61,7 +61,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             require_rows(&run);
             gw_cli_run_free(&run);
         } else {
-            REQUIRE(memcmp(&run, &before, sizeof run) == 0);
+            REQUIRE(memcmp((const uint8_t *)&run, (const uint8_t *)&before, sizeof run) == 0);
             REQUIRE(memchr(why.data, '\0', why.size) != NULL);
             REQUIRE(rooms[i] == 1 || why.data[0] != '\0');
         }
