@@ -137,7 +137,7 @@ static void say_lead(const gw_cli_comparison *report, FILE *to)
     size_t there = 0;
     for (size_t w = 0; w < report->n_ways; w++) {
         const gw_cli_way *way = &report->ways[w];
-        there += isfinite(way->target_seconds);
+        there += isfinite(way->target_seconds) ? 1 : 0;
         if (isfinite(way->target_seconds) &&
             (!first || way->target_seconds < first->target_seconds)) {
             first = way;
