@@ -78,7 +78,7 @@ static bool add_run(gw_cli_comparison *report, char *path)
         free(path);
         return false;
     }
-    const bool fine = gw_cli_run_parse(map.data, map.size, &run->run, why, sizeof why);
+    const bool fine = gw_cli_runfile_parse(map.data, map.size, &run->run, why, sizeof why);
     gw_cli_map_close(&map);
     if (!fine) {
         gw_cli_error("%s: %s", path, why);

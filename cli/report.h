@@ -12,7 +12,7 @@ extern const char *const GW_CLI_REPORT_KIND[GW_CLI_REPORT_KINDS];
 
 typedef struct gw_cli_report_run {
     char *path; /* of run.json */
-    gw_cli_run run;
+    gw_cli_runfile run;
 } gw_cli_report_run;
 
 typedef struct gw_cli_spread {
@@ -51,7 +51,7 @@ typedef struct gw_cli_comparison {
 bool gw_cli_report_measure(gw_cli_comparison *report, char *why, size_t why_size);
 void gw_cli_report_free(gw_cli_comparison *report);
 
-double gw_cli_report_quality(const gw_cli_comparison *report, const gw_cli_run_test *test);
+double gw_cli_report_quality(const gw_cli_comparison *report, const gw_cli_runfile_test *test);
 /* Of n numbers, which are sorted by it; NaN for none. */
 double gw_cli_report_median(double *values, size_t n);
 

@@ -283,6 +283,7 @@ function rowsOf(way) {
       const first = rows.findLast((r) => r.fused);
       first.more++;
       first.elements += layer.elements;
+      first.dense += layer.dense;
     }
     else rows.push({ ...layer, more: 0 });
   }
@@ -346,7 +347,7 @@ function layerTables() {
     for (const row of rowsOf(way)) {
       const tr = add(body, "tr"), name = add(tr, "th", { scope: "row" }, `${row.title} `);
       if (!row.more) add(name, "small", {}, row.kind);
-      add(tr, "td", { class: "words" }, row.spec);
+      add(tr, "td", { class: "words" }, row.spec.replaceAll(",", ",\u200b")); // may break there
       add(tr, "td", { class: "words" }, row.more ? `${row.route}, together` : row.route);
       add(tr, "td", {}, row.elements.toLocaleString("en"));
       add(tr, "td", {}, bytes(row.bytes));

@@ -176,7 +176,7 @@ static void say_lead(const gw_cli_comparison *report, FILE *to)
     (void)fputs("</p>\n", to);
 }
 
-static void say_link(const gw_cli_run_config *config, FILE *to)
+static void say_link(const gw_cli_runfile_config *config, FILE *to)
 {
     const bool threads = strcmp(config->engine, "threads") == 0;
     if (config->link_bytes_per_second > 0) {
@@ -192,14 +192,15 @@ static void say_link(const gw_cli_run_config *config, FILE *to)
 /* What was done: of the first way, and in what the others differ from it. */
 static void say_setting(const gw_cli_comparison *report, FILE *to)
 {
-    const gw_cli_run *run = &report->ways[0].runs[0].run;
-    const gw_cli_run_config *config = &run->config;
+    const gw_cli_runfile *run = &report->ways[0].runs[0].run;
+    const gw_cli_runfile_config *config = &run->config;
     (void)fputs("<p>The model <b>", to);
     gw_cli_html_text(to, config->model);
     (void)fputs("</b> (", to);
     print_count(to, run->weights);
     (void)fputs(" weights) on ", to);
-    gw_cli_html_text(to, config->data);
+    const char *slash = strrchr(config->data, '/'); /* whose machine it was is nobody's matter */
+    gw_cli_html_text(to, slash && slash[1] ? slash + 1 : config->data);
     (void)fprintf(to, ", trained by %" PRIu64 " rank%s", config->ranks,
                   config->ranks == 1 ? "" : "s");
     (void)fputs(strcmp(config->engine, "threads") == 0 ? " (threads of one machine)" : " (MPI)",
@@ -313,7 +314,7 @@ static void say_speed(const gw_cli_way *way, FILE *to)
 static void say_states(const gw_cli_way *way, FILE *to)
 {
     for (size_t i = 0; i < way->n_runs; i++) {
-        const gw_cli_run *run = &way->runs[i].run;
+        const gw_cli_runfile *run = &way->runs[i].run;
         if (strcmp(run->state, "finished") == 0) {
             continue;
         }

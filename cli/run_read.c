@@ -144,88 +144,88 @@ static void free_texts(const key *keys, size_t n, void *from)
 #define COUNT_OF(table) (sizeof(table) / sizeof(table)[0])
 
 static const key CONFIG[] = {
-    {"model", TEXT, offsetof(gw_cli_run_config, model)},
-    {"engine", TEXT, offsetof(gw_cli_run_config, engine)},
-    {"ranks", COUNT, offsetof(gw_cli_run_config, ranks)},
-    {"ranks_per_node", COUNT, offsetof(gw_cli_run_config, ranks_per_node)},
-    {"batch", COUNT, offsetof(gw_cli_run_config, batch)},
-    {"steps", COUNT, offsetof(gw_cli_run_config, steps)},
-    {"seed", COUNT, offsetof(gw_cli_run_config, seed)},
-    {"spec", TEXT, offsetof(gw_cli_run_config, spec)},
-    {"route", TEXT, offsetof(gw_cli_run_config, route)},
-    {"fuse_below", COUNT, offsetof(gw_cli_run_config, fuse_below)},
-    {"link_bytes_per_second", REAL, offsetof(gw_cli_run_config, link_bytes_per_second)},
-    {"latency_seconds", REAL, offsetof(gw_cli_run_config, latency_seconds)},
-    {"optimiser", TEXT, offsetof(gw_cli_run_config, optimiser)},
-    {"rate", REAL, offsetof(gw_cli_run_config, rate)},
-    {"warmup", REAL, offsetof(gw_cli_run_config, warmup)},
-    {"momentum", REAL, offsetof(gw_cli_run_config, momentum)},
-    {"decay", REAL, offsetof(gw_cli_run_config, decay)},
-    {"schedule", TEXT, offsetof(gw_cli_run_config, schedule)},
-    {"data", TEXT, offsetof(gw_cli_run_config, data)},
+    {"model", TEXT, offsetof(gw_cli_runfile_config, model)},
+    {"engine", TEXT, offsetof(gw_cli_runfile_config, engine)},
+    {"ranks", COUNT, offsetof(gw_cli_runfile_config, ranks)},
+    {"ranks_per_node", COUNT, offsetof(gw_cli_runfile_config, ranks_per_node)},
+    {"batch", COUNT, offsetof(gw_cli_runfile_config, batch)},
+    {"steps", COUNT, offsetof(gw_cli_runfile_config, steps)},
+    {"seed", COUNT, offsetof(gw_cli_runfile_config, seed)},
+    {"spec", TEXT, offsetof(gw_cli_runfile_config, spec)},
+    {"route", TEXT, offsetof(gw_cli_runfile_config, route)},
+    {"fuse_below", COUNT, offsetof(gw_cli_runfile_config, fuse_below)},
+    {"link_bytes_per_second", REAL, offsetof(gw_cli_runfile_config, link_bytes_per_second)},
+    {"latency_seconds", REAL, offsetof(gw_cli_runfile_config, latency_seconds)},
+    {"optimiser", TEXT, offsetof(gw_cli_runfile_config, optimiser)},
+    {"rate", REAL, offsetof(gw_cli_runfile_config, rate)},
+    {"warmup", REAL, offsetof(gw_cli_runfile_config, warmup)},
+    {"momentum", REAL, offsetof(gw_cli_runfile_config, momentum)},
+    {"decay", REAL, offsetof(gw_cli_runfile_config, decay)},
+    {"schedule", TEXT, offsetof(gw_cli_runfile_config, schedule)},
+    {"data", TEXT, offsetof(gw_cli_runfile_config, data)},
 };
 
 static const key LAYER[] = {
-    {"name", TEXT, offsetof(gw_cli_run_layer, name)},
-    {"kind", TEXT, offsetof(gw_cli_run_layer, kind)},
-    {"elements", COUNT, offsetof(gw_cli_run_layer, elements)},
-    {"spec", TEXT, offsetof(gw_cli_run_layer, spec)},
-    {"route", TEXT, offsetof(gw_cli_run_layer, route)},
-    {"fused", FLAG, offsetof(gw_cli_run_layer, fused)},
-    {"bytes_sent", COUNT, offsetof(gw_cli_run_layer, bytes_sent)},
-    {"dense_bytes", COUNT, offsetof(gw_cli_run_layer, dense_bytes)},
+    {"name", TEXT, offsetof(gw_cli_runfile_layer, name)},
+    {"kind", TEXT, offsetof(gw_cli_runfile_layer, kind)},
+    {"elements", COUNT, offsetof(gw_cli_runfile_layer, elements)},
+    {"spec", TEXT, offsetof(gw_cli_runfile_layer, spec)},
+    {"route", TEXT, offsetof(gw_cli_runfile_layer, route)},
+    {"fused", FLAG, offsetof(gw_cli_runfile_layer, fused)},
+    {"bytes_sent", COUNT, offsetof(gw_cli_runfile_layer, bytes_sent)},
+    {"dense_bytes", COUNT, offsetof(gw_cli_runfile_layer, dense_bytes)},
 };
 
 static const key STEP[] = {
-    {"step", COUNT, offsetof(gw_cli_run_step, step)},
-    {"loss", REAL_OR_NULL, offsetof(gw_cli_run_step, loss)},
-    {"seconds", REAL, offsetof(gw_cli_run_step, seconds)},
-    {"wait_seconds", REAL, offsetof(gw_cli_run_step, wait_seconds)},
-    {"bytes_sent", COUNT, offsetof(gw_cli_run_step, bytes_sent)},
-    {"dense_bytes", COUNT, offsetof(gw_cli_run_step, dense_bytes)},
-    {"non_finite", COUNT, offsetof(gw_cli_run_step, non_finite)},
+    {"step", COUNT, offsetof(gw_cli_runfile_step, step)},
+    {"loss", REAL_OR_NULL, offsetof(gw_cli_runfile_step, loss)},
+    {"seconds", REAL, offsetof(gw_cli_runfile_step, seconds)},
+    {"wait_seconds", REAL, offsetof(gw_cli_runfile_step, wait_seconds)},
+    {"bytes_sent", COUNT, offsetof(gw_cli_runfile_step, bytes_sent)},
+    {"dense_bytes", COUNT, offsetof(gw_cli_runfile_step, dense_bytes)},
+    {"non_finite", COUNT, offsetof(gw_cli_runfile_step, non_finite)},
 };
 
 static const key TEST[] = {
-    {"step", COUNT, offsetof(gw_cli_run_test, step)},
-    {"seconds", REAL, offsetof(gw_cli_run_test, seconds)},
-    {"accuracy", REAL_OR_NULL, offsetof(gw_cli_run_test, accuracy)},
-    {"loss", REAL_OR_NULL, offsetof(gw_cli_run_test, loss)},
-    {"bits", REAL_OR_NULL, offsetof(gw_cli_run_test, bits)},
+    {"step", COUNT, offsetof(gw_cli_runfile_test, step)},
+    {"seconds", REAL, offsetof(gw_cli_runfile_test, seconds)},
+    {"accuracy", REAL_OR_NULL, offsetof(gw_cli_runfile_test, accuracy)},
+    {"loss", REAL_OR_NULL, offsetof(gw_cli_runfile_test, loss)},
+    {"bits", REAL_OR_NULL, offsetof(gw_cli_runfile_test, bits)},
 };
 
 static const key SAMPLE[] = {
-    {"step", COUNT, offsetof(gw_cli_run_sample, step)},
-    {"backward_seconds", REAL, offsetof(gw_cli_run_sample, backward_seconds)},
-    {"forward_seconds", REAL, offsetof(gw_cli_run_sample, forward_seconds)},
-    {"update_seconds", REAL, offsetof(gw_cli_run_sample, update_seconds)},
+    {"step", COUNT, offsetof(gw_cli_runfile_sample, step)},
+    {"backward_seconds", REAL, offsetof(gw_cli_runfile_sample, backward_seconds)},
+    {"forward_seconds", REAL, offsetof(gw_cli_runfile_sample, forward_seconds)},
+    {"update_seconds", REAL, offsetof(gw_cli_runfile_sample, update_seconds)},
     {"layers", INNER, 0},
 };
 
 static const key SAMPLE_LAYER[] = {
-    {"posted", REAL, offsetof(gw_cli_run_sample_layer, posted)},
-    {"begun", REAL, offsetof(gw_cli_run_sample_layer, begun)},
-    {"arrived", REAL, offsetof(gw_cli_run_sample_layer, arrived)},
-    {"encode_seconds", REAL, offsetof(gw_cli_run_sample_layer, encode_seconds)},
-    {"decode_seconds", REAL, offsetof(gw_cli_run_sample_layer, decode_seconds)},
-    {"bytes_sent", COUNT, offsetof(gw_cli_run_sample_layer, bytes_sent)},
-    {"dense_bytes", COUNT, offsetof(gw_cli_run_sample_layer, dense_bytes)},
-    {"rel_error", REAL_OR_NULL, offsetof(gw_cli_run_sample_layer, rel_error)},
+    {"posted", REAL, offsetof(gw_cli_runfile_sample_layer, posted)},
+    {"begun", REAL, offsetof(gw_cli_runfile_sample_layer, begun)},
+    {"arrived", REAL, offsetof(gw_cli_runfile_sample_layer, arrived)},
+    {"encode_seconds", REAL, offsetof(gw_cli_runfile_sample_layer, encode_seconds)},
+    {"decode_seconds", REAL, offsetof(gw_cli_runfile_sample_layer, decode_seconds)},
+    {"bytes_sent", COUNT, offsetof(gw_cli_runfile_sample_layer, bytes_sent)},
+    {"dense_bytes", COUNT, offsetof(gw_cli_runfile_sample_layer, dense_bytes)},
+    {"rel_error", REAL_OR_NULL, offsetof(gw_cli_runfile_sample_layer, rel_error)},
 };
 
 /* `error` is the last: only a failed run has it. */
 static const key RUN[] = {
-    {"gradwire", TEXT, offsetof(gw_cli_run, gradwire)},
-    {"started", TEXT, offsetof(gw_cli_run, started)},
-    {"state", TEXT, offsetof(gw_cli_run, state)},
-    {"weights", COUNT, offsetof(gw_cli_run, weights)},
+    {"gradwire", TEXT, offsetof(gw_cli_runfile, gradwire)},
+    {"started", TEXT, offsetof(gw_cli_runfile, started)},
+    {"state", TEXT, offsetof(gw_cli_runfile, state)},
+    {"weights", COUNT, offsetof(gw_cli_runfile, weights)},
     {"format", INNER, 0},
     {"config", INNER, 0},
     {"layers", INNER, 0},
     {"steps", INNER, 0},
     {"tests", INNER, 0},
     {"samples", INNER, 0},
-    {"error", TEXT, offsetof(gw_cli_run, error)},
+    {"error", TEXT, offsetof(gw_cli_runfile, error)},
 };
 
 /* ---- the parts ---- */
@@ -263,7 +263,7 @@ static bool read_array(const json_t *root, const report *r, const char *name, si
     return *items || fail(r, NULL, "out of memory");
 }
 
-static bool read_layers(const json_t *root, const report *r, gw_cli_run *run)
+static bool read_layers(const json_t *root, const report *r, gw_cli_runfile *run)
 {
     if (!read_array(root, r, "layers", sizeof *run->layers, (void **)&run->layers,
                     &run->n_layers)) {
@@ -273,7 +273,7 @@ static bool read_layers(const json_t *root, const report *r, gw_cli_run *run)
     bool fine = seen || fail(r, NULL, "out of memory");
     for (size_t i = 0; fine && i < run->n_layers; i++) {
         const report at = inside(r, "layers", i);
-        gw_cli_run_layer *layer = &run->layers[i];
+        gw_cli_runfile_layer *layer = &run->layers[i];
         fine = read_object(json_array_get(json_object_get(root, "layers"), i), &at, LAYER,
                            COUNT_OF(LAYER), layer) &&
                check_word(&at, "kind", layer->kind, "bias linear conv lstm embedding loss");
@@ -287,7 +287,7 @@ static bool read_layers(const json_t *root, const report *r, gw_cli_run *run)
     return fine;
 }
 
-static bool read_steps(const json_t *root, const report *r, gw_cli_run *run)
+static bool read_steps(const json_t *root, const report *r, gw_cli_runfile *run)
 {
     if (!read_array(root, r, "steps", sizeof *run->steps, (void **)&run->steps, &run->n_steps)) {
         return false;
@@ -303,7 +303,7 @@ static bool read_steps(const json_t *root, const report *r, gw_cli_run *run)
     return true;
 }
 
-static bool read_tests(const json_t *root, const report *r, gw_cli_run *run)
+static bool read_tests(const json_t *root, const report *r, gw_cli_runfile *run)
 {
     if (!read_array(root, r, "tests", sizeof *run->tests, (void **)&run->tests, &run->n_tests)) {
         return false;
@@ -311,7 +311,7 @@ static bool read_tests(const json_t *root, const report *r, gw_cli_run *run)
     const json_t *array = json_object_get(root, "tests");
     for (size_t i = 0; i < run->n_tests; i++) {
         const report at = inside(r, "tests", i);
-        const gw_cli_run_test *test = &run->tests[i];
+        const gw_cli_runfile_test *test = &run->tests[i];
         if (!read_object(json_array_get(array, i), &at, TEST, COUNT_OF(TEST), &run->tests[i]) ||
             (i > 0 && !check_rising(&at, run->tests[i - 1].step, test->step))) {
             return false;
@@ -323,8 +323,8 @@ static bool read_tests(const json_t *root, const report *r, gw_cli_run *run)
     return true;
 }
 
-static bool read_sample(const json_t *value, const report *at, gw_cli_run *run,
-                        gw_cli_run_sample *sample)
+static bool read_sample(const json_t *value, const report *at, gw_cli_runfile *run,
+                        gw_cli_runfile_sample *sample)
 {
     if (!read_object(value, at, SAMPLE, COUNT_OF(SAMPLE), sample)) {
         return false;
@@ -347,7 +347,7 @@ static bool read_sample(const json_t *value, const report *at, gw_cli_run *run,
     return true;
 }
 
-static bool read_samples(const json_t *root, const report *r, gw_cli_run *run)
+static bool read_samples(const json_t *root, const report *r, gw_cli_runfile *run)
 {
     if (!read_array(root, r, "samples", sizeof *run->samples, (void **)&run->samples,
                     &run->n_samples)) {
@@ -364,7 +364,7 @@ static bool read_samples(const json_t *root, const report *r, gw_cli_run *run)
     return true;
 }
 
-static bool read_config(const json_t *root, const report *r, gw_cli_run_config *config)
+static bool read_config(const json_t *root, const report *r, gw_cli_runfile_config *config)
 {
     report at = *r;
     (void)snprintf(at.path, sizeof at.path, "config");
@@ -374,7 +374,7 @@ static bool read_config(const json_t *root, const report *r, gw_cli_run_config *
 }
 
 /* The format first: of another one nothing else is worth saying. */
-static bool read_run(const json_t *root, const report *r, gw_cli_run *run)
+static bool read_run(const json_t *root, const report *r, gw_cli_runfile *run)
 {
     if (!json_is_object(root)) {
         return fail(r, NULL, "is not a JSON object");
@@ -391,7 +391,8 @@ static bool read_run(const json_t *root, const report *r, gw_cli_run *run)
            read_steps(root, r, run) && read_tests(root, r, run) && read_samples(root, r, run);
 }
 
-bool gw_cli_run_parse(const uint8_t *file, size_t size, gw_cli_run *run, char *why, size_t why_size)
+bool gw_cli_runfile_parse(const uint8_t *file, size_t size, gw_cli_runfile *run, char *why,
+                          size_t why_size)
 {
     const report r = {why, why_size, ""};
     json_error_t error;
@@ -399,18 +400,18 @@ bool gw_cli_run_parse(const uint8_t *file, size_t size, gw_cli_run *run, char *w
     if (!root) {
         return fail(&r, NULL, "line %d, column %d: %s", error.line, error.column, error.text);
     }
-    gw_cli_run found = {0};
+    gw_cli_runfile found = {0};
     const bool fine = read_run(root, &r, &found);
     json_decref(root);
     if (fine) {
         *run = found;
     } else {
-        gw_cli_run_free(&found);
+        gw_cli_runfile_free(&found);
     }
     return fine;
 }
 
-void gw_cli_run_free(gw_cli_run *run)
+void gw_cli_runfile_free(gw_cli_runfile *run)
 {
     for (size_t i = 0; i < run->n_layers; i++) {
         free_texts(LAYER, COUNT_OF(LAYER), &run->layers[i]);
@@ -424,5 +425,5 @@ void gw_cli_run_free(gw_cli_run *run)
     free(run->steps);
     free(run->tests);
     free(run->samples);
-    *run = (gw_cli_run){0};
+    *run = (gw_cli_runfile){0};
 }

@@ -49,8 +49,8 @@ def layer_plan(model, spec):
         plan.append((name, kind, n, spec, route, False, round(factor * bits / 8 * n) + 24, dense))
     if any(p[5] for p in plan):  # what fused layers cost stands at the first of them
         first = next(i for i, p in enumerate(plan) if p[5])
-        cost, dense = (sum(p[k] for p in plan if p[5]) for k in (6, 7))
-        plan = [p[:6] + ((cost, dense) if i == first else (0, 0)) if p[5] else p for i, p in enumerate(plan)]
+        cost = sum(p[6] for p in plan if p[5])
+        plan = [p[:6] + (cost if i == first else 0, p[7]) if p[5] else p for i, p in enumerate(plan)]
     return plan
 
 

@@ -14,7 +14,7 @@ static void require_real(double value, int or_nan)
     REQUIRE((value >= 0 && !isinf(value)) || (or_nan && isnan(value)));
 }
 
-static void require_rows(const gw_cli_run *run)
+static void require_rows(const gw_cli_runfile *run)
 {
     for (size_t i = 0; i < run->n_layers; i++) {
         require_text(run->layers[i].name);
@@ -49,17 +49,17 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     static const size_t rooms[] = {256, 24, 1};
     for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) {
         fuzz_buffer file = fuzz_copy(data, size, 0), why = fuzz_acquire(rooms[i], 0);
-        gw_cli_run run;
+        gw_cli_runfile run;
         memset(&run, 0x77, sizeof run);
-        const gw_cli_run before = run;
-        if (gw_cli_run_parse(file.data, size, &run, (char *)why.data, why.size)) {
+        const gw_cli_runfile before = run;
+        if (gw_cli_runfile_parse(file.data, size, &run, (char *)why.data, why.size)) {
             require_text(run.gradwire);
             require_text(run.started);
             require_text(run.config.spec);
             REQUIRE((run.error != NULL) == (strcmp(run.state, "failed") == 0));
             REQUIRE(run.config.ranks > 0);
             require_rows(&run);
-            gw_cli_run_free(&run);
+            gw_cli_runfile_free(&run);
         } else {
             REQUIRE(memcmp((const uint8_t *)&run, (const uint8_t *)&before, sizeof run) == 0);
             REQUIRE(memchr(why.data, '\0', why.size) != NULL);

@@ -36,6 +36,15 @@ for way in told["ways"]:
     for name, value in expected.items():
         assert way[name] == value or abs(way[name] - value) <= 1e-9 * abs(value), (way["label"], name, way[name], value)
 
+# ratios by kind, from the table: without layers that travel together
+rows = open("page.html").read().split('<table class="runs">')[1].split("</table>")[0].split("<tr>")[2:]
+for way, row in zip(told["ways"], rows):
+    layers = [l for r in good[way["label"]] for l in r["layers"] if not l["fused"]]
+    shown = [float(c.split("×")[0]) for c in row.split("<td>")[-2:]]
+    for kind, value in zip(("conv", "linear"), shown):
+        sent, dense = (sum(l[k] for l in layers if l["kind"] == kind) for k in ("bytes_sent", "dense_bytes"))
+        assert abs(value - dense / sent) <= 0.05, (way["label"], kind, value, dense / sent)
+
 # the curves: first and last step, mean and range over seeds
 data = json.loads(open("page.html").read().split('id="data">')[1].split("</script>")[0])
 for way in data["ways"]:

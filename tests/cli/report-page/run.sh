@@ -4,10 +4,10 @@ import make_runs
 evil = "</script><script>alert(1)</script><!-- & \"'"
 run = make_runs.make(spec="dense", steps=20)
 run["layers"][1]["name"] = evil
-run["config"]["data"] = evil
+run["config"]["data"] = "/home/who/<i>&data"
 make_runs.write("runs/a", run)
 run = make_runs.make(spec="natural:bits=8", steps=20, done=7, state="failed", error=evil)
-run["config"]["data"] = evil
+run["config"]["data"] = "/home/who/<i>&data"
 make_runs.write("runs/b", run)
 P
 "$GRADWIRE" report runs -o page.html
@@ -45,7 +45,8 @@ scripts = [a for t, a in page.tags if t == "script"]
 assert len(scripts) == 2 and not any("src" in a for a in scripts), scripts
 data = json.loads(page.scripts[0])
 assert data["ways"][0]["layers"][1]["name"] == evil
-assert page.words.count(evil) == 2, page.words  # the error, and what the runs are on
+assert page.words.count(evil) == 1, page.words  # the error
+assert "<i>&data" in page.words and "/home/who" not in text, page.words
 for tag, attributes in page.tags:
     for name in ("src", "href", "srcset", "action"):
         assert attributes.get(name, "data:,") == "data:,", (tag, attributes)
