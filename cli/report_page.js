@@ -59,7 +59,7 @@ function number(value) {
   const size = Math.abs(value);
   if (size >= 1000) return Math.round(value).toLocaleString("en");
   if (size > 0 && size < 0.001) return value.toExponential(1);
-  return String(Number(value.toPrecision(size >= 100 ? 4 : 3)));
+  return String(Number(value.toPrecision(3)));
 }
 function bytes(value) {
   if (value === null) return "–";
@@ -306,7 +306,7 @@ function bytesChart() {
       key(add(item, "span", { class: "key" }), -1);
       add(item, "span", {}, "uncompressed, it would be");
     }
-    const wide = width >= 620, left = wide ? Math.min(230, 20 + 7 * Math.max(...rows.map((r) => r.title.length))) : 4, right = width - 106;
+    const wide = width >= 620, left = wide ? Math.min(230, 20 + 7 * Math.max(...rows.map((r) => r.title.length))) : 4, right = width - 110;
     const each = wide ? 27 : 42, top = 8, height = top + rows.length * each + 34;
     const low = Math.min(...all) / 1.3, high = Math.max(...all) * 1.1, x = scale(low, high, left + 10, right, true);
     const svg = canvas(box, width, height, "Bytes a step and rank, by layer. " + rows.map((r) => `${r.title}: ${ways.map((way, w) => `${way.label} ${bytes(r.sent[w])}`).join(", ")}`).join("; "));
