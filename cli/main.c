@@ -21,6 +21,8 @@ static const command COMMANDS[] = {
      gw_cli_inspect},
     {"routes", "the ways a tensor can take to the sum over all ranks; one of them step by step",
      gw_cli_routes},
+    {"report", "a page about training runs: what was sent, what it cost, how well it learned",
+     gw_cli_report},
     {"bench", "speed of codecs and of exchanges on this machine", gw_cli_bench},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };

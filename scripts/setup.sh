@@ -8,7 +8,7 @@ run=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libxxhash-dev lib
     dataset-fashion-mnist bible-kjv)
 test=(g++ clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev libcmocka-dev python3 git
     qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
-    libopenmpi-dev openmpi-bin libmpich-dev mpich)
+    libopenmpi-dev openmpi-bin libmpich-dev mpich chromium poppler-utils)
 
 case "${1:-}" in
 run) wanted=("${run[@]}") ;;

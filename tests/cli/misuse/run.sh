@@ -39,3 +39,6 @@ misuse inspect x.f32 --generate 5
 misuse inspect --generate 5Q
 misuse inspect --generate 99999999999Gi
 misuse inspect x.gw -c natural
+misuse report
+misuse report run
+misuse report run -o a.html -o b.html

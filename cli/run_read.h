@@ -1,0 +1,67 @@
+/* run.json of a run folder (docs/run-format.md), as it was written by `gradwire train`. */
+#ifndef GW_CLI_RUN_READ_H
+#define GW_CLI_RUN_READ_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+/* Names are those of run.json. Seconds, bytes. A number that was null is NaN. */
+typedef struct gw_cli_runfile_config {
+    char *model, *engine, *spec, *route, *optimiser, *schedule, *data;
+    uint64_t ranks, ranks_per_node, batch, steps, seed, fuse_below;
+    double link_bytes_per_second, latency_seconds; /* 0: no limit */
+    double rate, warmup, momentum, decay;
+} gw_cli_runfile_config;
+
+typedef struct gw_cli_runfile_layer {
+    char *name, *kind, *spec, *route;
+    uint64_t elements, bytes_sent, dense_bytes; /* bytes of all steps together */
+    bool fused;
+} gw_cli_runfile_layer;
+
+typedef struct gw_cli_runfile_step {
+    uint64_t step; /* from 1, always rising */
+    double loss, seconds, wait_seconds;
+    uint64_t bytes_sent, dense_bytes, non_finite;
+} gw_cli_runfile_step;
+
+typedef struct gw_cli_runfile_test {
+    uint64_t step; /* always rising */
+    double seconds, accuracy, loss, bits;
+} gw_cli_runfile_test;
+
+typedef struct gw_cli_runfile_sample_layer {
+    double posted, begun, arrived, encode_seconds, decode_seconds;
+    uint64_t bytes_sent, dense_bytes;
+    double rel_error;
+} gw_cli_runfile_sample_layer;
+
+typedef struct gw_cli_runfile_sample {
+    uint64_t step; /* always rising */
+    double backward_seconds, forward_seconds, update_seconds;
+    gw_cli_runfile_sample_layer *layers; /* n_layers */
+} gw_cli_runfile_sample;
+
+typedef struct gw_cli_runfile {
+    char *gradwire, *started, *state;
+    char *error; /* NULL unless failed */
+    gw_cli_runfile_config config;
+    uint64_t weights;
+    gw_cli_runfile_layer *layers;
+    size_t n_layers;
+    gw_cli_runfile_step *steps;
+    size_t n_steps;
+    gw_cli_runfile_test *tests;
+    size_t n_tests;
+    gw_cli_runfile_sample *samples;
+    size_t n_samples;
+} gw_cli_runfile;
+
+/* Reads a whole run.json. Any bytes may be given: on false `why` says what is wrong and at which
+ * path, and *run is untouched. */
+bool gw_cli_runfile_parse(const uint8_t *file, size_t size, gw_cli_runfile *run, char *why,
+                          size_t why_size);
+void gw_cli_runfile_free(gw_cli_runfile *run);
+
+#endif

@@ -1,0 +1,138 @@
+#!/usr/bin/env python3
+"""Run folders for the tests of `gradwire report`: runs that look like real ones, the same every time.
+
+    make_runs.py FOLDER [--steps N] [--seeds N] [--model cnn|lstm] [--spec SPEC]...
+"""
+
+import argparse
+import json
+import math
+import pathlib
+import random
+import re
+
+# name, kind, elements, in the order in which backward makes them
+LAYERS = {
+    "cnn": [("fc2.bias", "bias", 10), ("fc2.weight", "linear", 3840), ("fc1.bias", "bias", 384),
+            ("fc1.weight", "linear", 602112), ("conv2.bias", "bias", 32), ("conv2.weight", "conv", 9216),
+            ("conv1.bias", "bias", 16), ("conv1.weight", "conv", 144), ("loss", "loss", 1)],
+    "lstm": [("out.bias", "bias", 64), ("out.weight", "linear", 16384), ("lstm.bias", "bias", 1024),
+             ("lstm.recurrent", "lstm", 262144), ("lstm.input", "lstm", 65536),
+             ("embedding", "embedding", 4096), ("loss", "loss", 1)],
+}
+# spec -> route, bits an element on the wire, error of coding once, encode and decode in ns an element,
+# loss of final accuracy
+CODECS = {
+    "dense": ("dense", 32, None, 0, 0, 0),
+    "cast:to=bf16": ("sra", 16, 2.7e-6, 0.3, 0.4, 0),
+    "natural:bits=8": ("sra", 8.02, 0.115, 0.5, 0.5, 0.0004),
+    "adacomp": ("gather", 0.36, 0.87, 1.2, 0.2, 0.004),
+    "sign": ("sra", 1.02, 0.41, 0.5, 0.4, 0.002),
+    "topk:density=0.01": ("gather", 0.64, 0.73, 2.5, 0.2, 0.003),
+}
+RANKS, LINK, LATENCY, SAMPLE_EVERY = 4, 25e6, 1e-3, 25
+
+
+def layer_plan(model, spec):
+    """[(name, kind, elements, spec, route, fused, bytes a step, dense bytes a step)]"""
+    plan = []
+    for name, kind, n in LAYERS[model]:
+        dense = round(2 * (RANKS - 1) / RANKS * 4 * n)
+        small = kind in ("bias", "loss") or n < 1024
+        if small or spec == "dense":
+            plan.append((name, kind, n, "dense", "dense", small, dense, dense))
+            continue
+        route, bits = CODECS[spec][:2]
+        factor = (RANKS - 1) if route == "gather" else 2 * (RANKS - 1) / RANKS
+        if spec == "adacomp" and kind == "conv":
+            bits *= 2.2
+        plan.append((name, kind, n, spec, route, False, round(factor * bits / 8 * n) + 24, dense))
+    if any(p[5] for p in plan):  # what fused layers cost stands at the first of them
+        first = next(i for i, p in enumerate(plan) if p[5])
+        cost = sum(p[6] for p in plan if p[5])
+        plan = [p[:6] + (cost if i == first else 0, p[7]) if p[5] else p for i, p in enumerate(plan)]
+    return plan
+
+
+def timeline(plan, spec, jitter):
+    """A step: the wire takes one tensor after the other. Seconds from the first post."""
+    backward = 0.021 * jitter
+    total = sum(p[2] for p in plan)
+    clock, free, layers = 0.0, 0.0, []
+    for name, kind, n, own, _, _, sent, dense in plan:
+        clock += 0 if not layers else backward * (0.15 * n / total + 0.85 / (len(plan) - 1))
+        encode, decode = (CODECS[own][k] * n * 1e-9 * 3 for k in (3, 4))
+        begun = max(clock, free)
+        arrived = begun + encode + sent / LINK * jitter + (2 * LATENCY if sent else 1e-5) + decode
+        free = arrived - decode - (LATENCY if sent else 0)
+        error = CODECS[own][2]
+        layers.append(dict(posted=clock, begun=begun, arrived=arrived, encode_seconds=encode, decode_seconds=decode,
+                           bytes_sent=sent, dense_bytes=dense, rel_error=None if error is None else error * jitter))
+    last = max(l["arrived"] for l in layers)
+    return dict(backward_seconds=clock, forward_seconds=0.011 * jitter, update_seconds=0.0016 * jitter, layers=layers), max(0.0, last - clock)
+
+
+def make(model="cnn", spec="dense", seed=1, steps=400, done=None, state="finished", error=None):
+    dice = random.Random(f"{model} {spec} {seed}")
+    done = steps if done is None else done
+    plan = layer_plan(model, spec)
+    rows, tests, samples, seconds = [], [], [], 0.0
+    text = model == "lstm"
+    level = (1.62 if text else 0.915) + (1 if text else -1) * (CODECS[spec][5] * (20 if text else 1)) + dice.gauss(0, 0.001)
+    for step in range(1, done + 1):
+        jitter = 1 + 0.04 * dice.random() + (0.3 if dice.random() < 0.02 else 0)
+        sample, wait = timeline(plan, spec, jitter)
+        took = sample["forward_seconds"] + sample["backward_seconds"] + 0.004 + wait + sample["update_seconds"]
+        seconds += took
+        part = step / steps
+        start, end = (4.2, 1.13) if text else (2.31, 0.19)
+        loss = (end + (start - end) * (0.55 * math.exp(-40 * part) + 0.45 * math.exp(-5 * part))) * math.exp(dice.gauss(0, 0.1))
+        rows.append(dict(step=step, loss=loss, seconds=took, wait_seconds=wait, bytes_sent=sum(p[6] for p in plan),
+                         dense_bytes=sum(p[7] for p in plan), non_finite=0))
+        if step % max(1, steps // 16) == 0 or step == steps:
+            far = math.exp(-6 * part) + 0.25 * math.exp(-60 * part) - math.exp(-6)
+            quality = level + (1.6 * far if text else -0.16 * far) + dice.gauss(0, 0.0015)
+            bits = quality if text else 0.34
+            tests.append(dict(step=step, seconds=seconds, accuracy=0.66 - 0.1 * far if text else quality, loss=bits * math.log(2), bits=bits))
+        if step % min(SAMPLE_EVERY, steps) == 0:
+            samples.append(dict(step=step, **sample))
+    run = dict(
+        format="gradwire.run/1", gradwire="0.1.0", started="2026-01-31T12:00:00Z", state=state,
+        config=dict(model=model, engine="threads", ranks=RANKS, ranks_per_node=1, batch=32, steps=steps, seed=seed, spec=spec,
+                    route=CODECS[spec][0], fuse_below=1024, link_bytes_per_second=LINK, latency_seconds=LATENCY, optimiser="sgd",
+                    rate=0.08, warmup=50, momentum=0.9, decay=0.0005, schedule="cosine",
+                    data="kjv.txt" if text else "fashion-mnist"),
+        weights=sum(n for _, kind, n in LAYERS[model] if kind != "loss"),
+        layers=[dict(name=name, kind=kind, elements=n, spec=own, route=route, fused=fused, bytes_sent=sent * done, dense_bytes=dense * done)
+                for name, kind, n, own, route, fused, sent, dense in plan],
+        steps=rows, tests=tests, samples=samples,
+    )
+    if error is not None:
+        run["error"] = error
+    return run
+
+
+def write(folder, run):
+    folder = pathlib.Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    (folder / "run.json").write_text(json.dumps(run))
+    return folder
+
+
+def write_all(folder, specs=("dense", "cast:to=bf16", "natural:bits=8", "adacomp"), seeds=1, **settings):
+    for spec in specs:
+        for seed in range(1, seeds + 1):
+            name = re.sub(r"[^A-Za-z0-9.=_-]", "_", f"{spec}-seed{seed}")
+            write(pathlib.Path(folder) / name, make(spec=spec, seed=seed, **settings))
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folder")
+    parser.add_argument("--steps", type=int, default=400)
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--model", choices=LAYERS, default="cnn")
+    parser.add_argument("--spec", action="append", choices=CODECS)
+    args = parser.parse_args()
+    more = {"specs": args.spec} if args.spec else {}
+    write_all(args.folder, seeds=args.seeds, steps=args.steps, model=args.model, **more)

@@ -1,0 +1,89 @@
+"""Looks at runs.html, text.html, many.html and nothing.html of the folder it runs in."""
+
+import json
+import pathlib
+import re
+import subprocess
+import urllib.parse
+
+CHROMIUM = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--hide-scrollbars",
+            "--enable-logging=stderr", "--v=0", f"--user-data-dir={pathlib.Path.cwd()}/profile"]
+# Runs after the page's own script and leaves what it saw in the document.
+PROBE = """<script>
+const seen = {name: location.pathname.match(/probe-([a-z]+)/)[1], width: innerWidth, over: document.documentElement.scrollWidth - innerWidth, loaded: performance.getEntriesByType("resource").map((e) => e.name)};
+seen.page = getComputedStyle(document.documentElement).backgroundColor;
+seen.charts = [...document.querySelectorAll("figure")].map((figure) => ({
+  title: figure.querySelector("figcaption").textContent, points: Number(figure.querySelector("svg.plot")?.dataset.points || 0),
+  words: figure.querySelector("svg.plot")?.getAttribute("aria-label") || "",
+  lines: [...figure.querySelectorAll("path[data-points]")].map((path) => Number(path.dataset.points)),
+  bad: [...figure.querySelectorAll("svg *")].filter((e) => [...e.attributes].some((a) => /NaN|undefined|Infinity/.test(a.value))).length}));
+const svg = document.querySelector("#test-seconds svg.plot");
+if (svg) {
+  const frame = svg.getBoundingClientRect();
+  svg.dispatchEvent(new PointerEvent("pointermove", {clientX: frame.left + frame.width / 2, clientY: frame.top + 40}));
+  seen.tip = document.querySelector(".tip").innerText;
+  seen.tipOver = document.querySelector(".tip").getBoundingClientRect().right - innerWidth;
+  svg.dispatchEvent(new PointerEvent("pointerleave"));
+  seen.tipGone = !document.querySelector(".tip");
+}
+parent.postMessage(encodeURIComponent(JSON.stringify(seen)), "*");
+</script></body>"""
+
+# A window has a smallest width, a frame has none.
+FRAMES = """<!DOCTYPE html><meta name="color-scheme" content="light dark"><title></title><script>
+const all = [];
+addEventListener("message", (e) => { all.push(e.data); document.title = "seen " + all.join(" "); });
+</script>"""
+FRAME = '<iframe src="probe-%s.html" style="border:0;display:block" width="%d" height="900"></iframe>'
+
+
+def browse(*options, page):
+    path = pathlib.Path(page).resolve()
+    done = subprocess.run([*CHROMIUM, *options, path.as_uri()], capture_output=True, text=True, timeout=100)
+    console = [line for line in done.stderr.splitlines() if "CONSOLE" in line]
+    assert done.returncode == 0 and not console, (page, options, done.returncode, console, done.stderr[-2000:])
+    return done.stdout
+
+
+def look(frames, *options):
+    """What the probes saw, by (name, width)."""
+    for name, _ in frames:
+        text = pathlib.Path(f"{name}.html").read_text()
+        assert text.count("</body>") == 1
+        pathlib.Path(f"probe-{name}.html").write_text(text.replace("</body>", PROBE))
+    pathlib.Path("frames.html").write_text(FRAMES + "".join(FRAME % frame for frame in frames))
+    dom = browse("--dump-dom", "--virtual-time-budget=10000", "--window-size=1300,900", *options, page="frames.html")
+    found = re.search(r"<title>seen ([^<]*)</title>", dom)
+    assert found, dom[:500]
+    seen = {(s["name"], s["width"]): s for s in (json.loads(urllib.parse.unquote(part)) for part in found[1].split())}
+    assert set(seen) == set(frames), seen.keys()
+    for name, s in seen.items():
+        assert s["over"] <= 0, (name, s["over"])
+        assert s["loaded"] == [], (name, s["loaded"])
+        assert not any(chart["bad"] for chart in s["charts"]), (name, s["charts"])
+    return seen
+
+
+WAYS = {"runs": 4, "text": 2, "many": 12}
+seen = look([("runs", 360), ("runs", 1200), ("text", 360), ("text", 1200), ("many", 360), ("many", 1200), ("nothing", 360)])
+for (name, width), s in seen.items():
+    assert s["page"] == "rgb(255, 255, 255)", s["page"]
+    if name == "nothing":
+        continue
+    assert len(s["charts"]) == 6 + WAYS[name], [c["title"] for c in s["charts"]]  # a timeline a way
+    for chart in s["charts"]:
+        assert chart["points"] > 0 and len(chart["words"]) > 20, (name, width, chart)
+    for chart in s["charts"][:4]:
+        assert len(chart["lines"]) == WAYS[name] and min(chart["lines"]) > 1, (name, width, chart)
+    assert s["tipGone"] and s["tipOver"] <= 0, (name, width, s)
+    dense = [line for line in s["tip"].splitlines() if "dense" in line]
+    assert dense and re.search(r"\d", dense[0]), s["tip"]
+dark = look([("runs", 1200)], "--blink-settings=preferredColorScheme=0")["runs", 1200]
+assert dark["page"] == "rgb(21, 24, 28)", dark["page"]
+
+browse("--print-to-pdf=page.pdf", "--no-pdf-header-footer", page="runs.html")
+paper = subprocess.run(["pdftotext", "-layout", "page.pdf", "-"], capture_output=True, text=True, check=True).stdout
+for words in ("4 ways to send its gradients", "time to", "Training loss over steps", "Test accuracy over time", "seconds of training",
+              "natural:bits=8, layer by layer", "conv2.weight", "on the wire", "Milliseconds of a step"):
+    assert words in paper, (words, paper)
+print("the page is whole")

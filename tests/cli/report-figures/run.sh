@@ -1,0 +1,65 @@
+# The figures, computed a second time from the files.
+python3 - <<'P'
+import make_runs
+make_runs.write_all("runs", seeds=3, steps=60)
+make_runs.write("runs/sign", make_runs.make(spec="sign", seed=9, steps=60, done=30, state="failed", error="no"))
+make_runs.write("runs/adacomp-failed", make_runs.make(spec="adacomp", seed=9, steps=60, done=5, state="failed", error="no"))
+P
+"$GRADWIRE" report runs -o page.html --json > told.json
+python3 - <<'P'
+import json, math, pathlib, statistics
+
+told = json.load(open("told.json"))
+ways = {}
+for path in sorted(pathlib.Path("runs").glob("*/run.json")):
+    run = json.loads(path.read_text())
+    ways.setdefault(run["config"]["spec"], []).append(run)
+good = {spec: [r for r in runs if r["state"] == "finished"] or runs for spec, runs in ways.items()}
+best = [max(t["accuracy"] for t in r["tests"]) for runs in good.values() for r in runs if r["state"] == "finished"]
+target = math.floor(min(best) * 1000) / 1000
+assert abs(told["target"] - target) < 1e-9, (told["target"], target)
+assert told["runs"] == sum(map(len, ways.values())) and told["bytes"] == pathlib.Path("page.html").stat().st_size
+assert [w["label"] for w in told["ways"]] == ["dense", "cast:to=bf16", "natural:bits=8", "sign", "adacomp"]
+for way in told["ways"]:
+    runs = good[way["label"]]
+    steps = [s for r in runs for s in r["steps"]]
+    expected = dict(
+        seeds=len(runs),
+        quality=statistics.mean(r["tests"][-1]["accuracy"] for r in runs),
+        step_seconds=statistics.median(s["seconds"] for s in steps),
+        wait_share=sum(s["wait_seconds"] for s in steps) / sum(s["seconds"] for s in steps),
+        bytes_sent=statistics.mean(s["bytes_sent"] for s in steps),
+        ratio=sum(s["dense_bytes"] for s in steps) / sum(s["bytes_sent"] for s in steps),
+    )
+    reached = [[t["seconds"] for t in r["tests"] if t["accuracy"] >= target] for r in runs]
+    expected["target_seconds"] = statistics.mean(r[0] for r in reached) if all(reached) else None
+    for name, value in expected.items():
+        assert way[name] == value or abs(way[name] - value) <= 1e-9 * abs(value), (way["label"], name, way[name], value)
+
+# ratios by kind, from the table: without layers that travel together
+rows = open("page.html").read().split('<table class="runs">')[1].split("</table>")[0].split("<tr>")[2:]
+for way, row in zip(told["ways"], rows):
+    layers = [l for r in good[way["label"]] for l in r["layers"] if not l["fused"]]
+    shown = [float(c.split("×")[0]) for c in row.split("<td>")[-2:]]
+    for kind, value in zip(("conv", "linear"), shown):
+        sent, dense = (sum(l[k] for l in layers if l["kind"] == kind) for k in ("bytes_sent", "dense_bytes"))
+        assert abs(value - dense / sent) <= 0.05, (way["label"], kind, value, dense / sent)
+
+# the curves: first and last step, mean and range over seeds
+data = json.loads(open("page.html").read().split('id="data">')[1].split("</script>")[0])
+for way in data["ways"]:
+    runs = good[way["label"]]
+    loss, test = way["loss"], way["test"]
+    assert loss["step"][0] == 1 and loss["step"][-1] == len(runs[0]["steps"]) == len(loss["step"])
+    total = statistics.mean(sum(s["seconds"] for s in r["steps"]) for r in runs)
+    assert abs(loss["seconds"][-1] - total) < 1e-4 * total, (loss["seconds"][-1], total)
+    firsts = [r["steps"][0]["loss"] for r in runs]
+    for name, value in (("mean", statistics.mean(firsts)), ("low", min(firsts)), ("high", max(firsts))):
+        assert abs(loss[name][0] - value) < 1e-4 * value, (name, loss[name][0], value)
+    lasts = [100 * r["tests"][-1]["accuracy"] for r in runs]
+    assert abs(test["low"][-1] - min(lasts)) < 1e-2 and abs(test["high"][-1] - max(lasts)) < 1e-2
+    middle = sorted((next(s["seconds"] for s in runs[0]["steps"] if s["step"] == m["step"]), m["step"]) for m in runs[0]["samples"])
+    assert way["timeline"]["step"] == middle[(len(middle) - 1) // 2][1]
+    for layer, own in zip(way["layers"], runs[0]["layers"]):
+        assert layer["name"] == own["name"] and abs(layer["bytes"] - own["bytes_sent"] / len(runs[0]["steps"])) <= 1e-4 * own["bytes_sent"]
+P

@@ -1,0 +1,93 @@
+# run.json is read strictly: file, path and reason of each fault, and no page.
+python3 - <<'P'
+import copy, json, pathlib
+import make_runs
+
+good = make_runs.make(steps=3)
+cases = []
+
+
+def case(change, text=None):
+    run = copy.deepcopy(good)
+    if change:
+        change(run)
+    cases.append(text(json.dumps(run)) if text else json.dumps(run))
+
+
+def owner(run, path):
+    *way, last = path.split(".")
+    for part in way:
+        run = run[int(part)] if part.isdigit() else run[part]
+    return run, last
+
+
+def put(path, value):
+    def change(run):
+        holder, name = owner(run, path)
+        holder[name] = value
+    return change
+
+
+def drop(path):
+    def change(run):
+        holder, name = owner(run, path)
+        del holder[name]
+    return change
+
+
+case(put("format", "gradwire.run/2"))
+case(drop("format"))
+case(put("colour", "red"))
+case(put("config.colour", "red"))
+case(put("error", "but it finished"))
+case(put("state", "failed"))
+case(put("state", "lost"))
+case(drop("weights"))
+case(put("weights", -1))
+case(put("weights", 1.5))
+case(put("config.engine", "pigeons"))
+case(put("config.ranks", 0))
+case(put("config.rate", "fast"))
+case(put("config", []))
+case(put("layers", {}))
+case(put("layers.2.kind", "round"))
+case(put("layers.2.fused", 1))
+case(put("layers.2.name", "fc2.bias"))
+case(put("layers.2.elements", None))
+case(drop("steps.1.loss"))
+case(put("steps.1.seconds", None))
+case(put("steps.1.loss", -0.5))
+case(put("steps.1.step", 1))
+case(put("steps.0.step", 0))
+case(put("tests.1.accuracy", 1.01))
+case(put("tests.1.step", 1))
+case(lambda run: run["tests"].append(7))
+case(put("samples.0.layers", []))
+case(put("samples.0.layers.3.begun", None))
+case(put("samples.0.layers.3.late", 1))
+case(None, lambda text: text[:-5])
+case(None, lambda text: text.replace('"weights": ', '"weights": NaN, "x":'))
+case(None, lambda text: text.replace('"weights": ', '"weights": 1, "weights": '))
+case(None, lambda text: text.replace('"seconds": 0', '"seconds": 1e999', 1))
+case(None, lambda text: "[]")
+case(None, lambda text: "")
+for i, text in enumerate(cases):
+    pathlib.Path(f"bad{i:02}").mkdir()
+    pathlib.Path(f"bad{i:02}/run.json").write_text(text)
+make_runs.write("good", good)
+make_runs.write("both/a", good)
+make_runs.write("both/b", good)
+make_runs.write("models/a", good)
+make_runs.write("models/b", make_runs.make(steps=3, model="lstm"))
+other = make_runs.make(steps=3, seed=2)
+other["layers"][0]["name"] = "other"
+make_runs.write("layers/a", good)
+make_runs.write("layers/b", other)
+P
+mkdir -p empty/folder folder.html
+touch file
+for run in bad* both models layers empty file nowhere; do
+    "$GRADWIRE" report $run -o page.html && echo "$run was taken"
+done
+"$GRADWIRE" report good bad00 -o page.html || "$GRADWIRE" report good -o folder.html || "$GRADWIRE" report good -o nowhere/page.html || echo "exit $?"
+ls -d *.html
