@@ -203,10 +203,10 @@ static gw_status open_run(const session *s, gw_cli_run *run, const gw_cli_run_co
         status = check_same(run, asked, why);
     }
     if (status == GW_OK) {
-        status = gw_cli_checkpoint_newest(run->folder, &t->first_step, why);
+        status = gw_cli_checkpoint_newest(run->folder, &t->resumed, &t->first_step, why);
     }
     gw_cli_pace pace;
-    if (status == GW_OK && t->first_step > 0) {
+    if (status == GW_OK && t->resumed) {
         status = gw_cli_checkpoint_read(run->folder, t->first_step, &pace, NULL, NULL, 0, why);
     }
     if (status == GW_OK && (t->first_step > asked->steps || t->first_step > run->n_steps)) {
@@ -214,7 +214,7 @@ static gw_status open_run(const session *s, gw_cli_run *run, const gw_cli_run_co
                                    "%.120s: a checkpoint of %llu steps, and run.json knows fewer",
                                    run->folder, (unsigned long long)t->first_step);
     }
-    t->pace = gw_cli_train_pace(&s->options, t->first_step > 0 ? &pace : NULL, asked->steps);
+    t->pace = gw_cli_train_pace(&s->options, t->resumed ? &pace : NULL, asked->steps);
     return status;
 }
 
@@ -441,11 +441,14 @@ static int train(session *s)
         return code;
     }
     common.steps = base ? base->steps : 0;
-    status = agree(s, open_data(s, &common, &why), &why);
+    status = open_data(s, &common, &why);
+    if (status == GW_OK) {
+        status = gw_cli_train_steps(&s->options, base, s->data, &common, &why);
+    }
+    status = agree(s, status, &why);
     if (status != GW_OK) {
         return failed(s, status, &why);
     }
-    gw_cli_train_steps(&s->options, base, s->data, &common);
     code = check_runs(s, &common);
     if (code != GW_CLI_GO_ON) {
         return code;

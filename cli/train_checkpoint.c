@@ -37,27 +37,34 @@ static gw_status residuals_path(const place *p, uint32_t number, char *path, siz
 
 /* ---- which there are ---- */
 
-/* "checkpoint-000400" and nothing behind it, or with .new: the number; 0: another file. */
-static uint64_t number_of(const char *name, bool *whole)
+typedef enum entry { ENTRY_OTHER, ENTRY_NEW, ENTRY_WHOLE } entry;
+
+/* "checkpoint-000400", or with .new behind it. */
+static entry entry_of(const char *name, uint64_t *step)
 {
-    uint64_t step = 0;
     int end = 0;
-    const bool is = sscanf(name, "checkpoint-%" SCNu64 "%n", &step, &end) == 1;
-    *whole = is && name[end] == '\0';
-    return *whole || (is && strcmp(name + end, ".new") == 0) ? step : 0;
+    if (sscanf(name, "checkpoint-%" SCNu64 "%n", step, &end) != 1) {
+        return ENTRY_OTHER;
+    }
+    return name[end] == '\0'                 ? ENTRY_WHOLE
+           : strcmp(name + end, ".new") == 0 ? ENTRY_NEW
+                                             : ENTRY_OTHER;
 }
 
-gw_status gw_cli_checkpoint_newest(const char *folder, uint64_t *step, gw_why *why)
+gw_status gw_cli_checkpoint_newest(const char *folder, bool *found, uint64_t *step, gw_why *why)
 {
     DIR *entries = opendir(folder);
     if (!entries) {
         return gw_cli_train_fail(why, GW_ERR_SYSTEM, "%.150s: %s", folder, strerror(errno));
     }
+    *found = false;
     *step = 0;
     for (struct dirent *e = readdir(entries); e; e = readdir(entries)) {
-        bool whole = false;
-        const uint64_t one = number_of(e->d_name, &whole);
-        *step = whole && one > *step ? one : *step;
+        uint64_t one = 0;
+        if (entry_of(e->d_name, &one) == ENTRY_WHOLE) {
+            *step = one > *step ? one : *step;
+            *found = true;
+        }
     }
     (void)closedir(entries);
     return GW_OK;
@@ -72,10 +79,10 @@ static gw_status remove_others(const char *folder, uint64_t keep, gw_why *why)
     }
     gw_status status = GW_OK;
     for (struct dirent *e = readdir(entries); e && status == GW_OK; e = readdir(entries)) {
-        bool whole = false;
+        uint64_t step = 0;
         char path[GW_CLI_RUN_PATH];
-        const uint64_t step = number_of(e->d_name, &whole);
-        if (step != 0 && (step != keep || !whole)) {
+        const entry kind = entry_of(e->d_name, &step);
+        if (kind == ENTRY_NEW || (kind == ENTRY_WHOLE && step != keep)) {
             status = gw_cli_path(path, sizeof path, folder, e->d_name, why);
             status = status == GW_OK ? gw_cli_folder_remove(path, why) : status;
         }
@@ -275,6 +282,18 @@ gw_status gw_cli_checkpoint_read(const char *folder, uint64_t step, gw_cli_pace 
     return status;
 }
 
+/* Whose words they are. */
+static gw_status in_file(const char *path, gw_status status, gw_why *why)
+{
+    if (status == GW_OK) {
+        return status;
+    }
+    const gw_why words = *why;
+    const size_t size = strlen(path), most = 110;
+    return gw_cli_train_fail(why, status, "%s: %.130s", path + (size > most ? size - most : 0),
+                             words.text);
+}
+
 static gw_status load_residuals(const place *p, rank *r, gw_why *why)
 {
     char path[GW_CLI_RUN_PATH];
@@ -288,6 +307,7 @@ static gw_status load_residuals(const place *p, rank *r, gw_why *why)
         const gw_feedback_blob blob = {bytes, size};
         gw_feedback_told told;
         status = gw_feedback_load(gw_step_feedback(r->step), r->comm->ranks, &blob, 1, &told, why);
+        status = in_file(path, status, why);
         if (status == GW_OK && (told.adopted != 0 || told.at_zero != 0)) {
             status = gw_cli_train_fail(why, GW_ERR_DISAGREE, "%.120s is of another plan: %.100s",
                                        path, told.text);
@@ -311,7 +331,7 @@ gw_status gw_cli_checkpoint_load(const char *folder, uint64_t step, rank *r, gw_
         status = gw_cli_file_load(path, &frame, &size, why);
     }
     if (status == GW_OK) {
-        status = gw_cli_weights_unpack(r, step, frame, size, why);
+        status = in_file(path, gw_cli_weights_unpack(r, step, frame, size, why), why);
     }
     free(frame);
     return status == GW_OK ? load_residuals(&p, r, why) : status;

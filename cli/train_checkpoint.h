@@ -10,8 +10,8 @@ typedef struct gw_cli_pace {
     uint64_t every, checkpoint, sample; /* steps; 0: never, but at the end */
 } gw_cli_pace;
 
-/* The newest whole checkpoint's steps; 0: there is none. */
-gw_status gw_cli_checkpoint_newest(const char *folder, uint64_t *step, gw_why *why);
+/* The newest whole checkpoint's steps, if there is one. */
+gw_status gw_cli_checkpoint_newest(const char *folder, bool *found, uint64_t *step, gw_why *why);
 /* Most bytes of one, all ranks' parts together. */
 gw_status gw_cli_checkpoint_bytes(const rank *r, size_t *bytes, gw_why *why);
 /* Called by all ranks after step `step`; `run` and its run.json are rank 0's. A failure is every rank's, and leaves the

@@ -13,7 +13,7 @@ typedef struct seat {
     gw_cli_run *run; /* NULL: not rank 0 */
     rank *rank;
     gw_cli_sampler sampler; /* rank 0's */
-    uint64_t saved;         /* steps of the last checkpoint */
+    uint64_t saved;         /* steps of the last checkpoint; UINT64_MAX: none */
 } seat;
 
 rank_config gw_cli_rank_config(const gw_cli_run_config *c, uint64_t first_step)
@@ -73,12 +73,12 @@ static gw_status open_seat(seat *s, gw_comm *comm, gw_why *why)
     if (status != GW_OK) {
         return status; /* the others may be in the middle of theirs: no word with them here */
     }
-    if (t->first_step > 0) {
+    if (t->resumed) {
         status = gw_cli_checkpoint_load(t->run->folder, t->first_step, s->rank, why);
     }
     if (status == GW_OK && s->run) {
         status = gw_cli_describe_layers(s->run, s->rank, why);
-        if (status == GW_OK && t->first_step > 0) {
+        if (status == GW_OK && t->resumed) {
             status = go_on(s->run, t, why);
         }
         if (status == GW_OK && t->pace.sample > 0) {
@@ -88,7 +88,7 @@ static gw_status open_seat(seat *s, gw_comm *comm, gw_why *why)
             status = prepare_folder(s->run, s->rank, why);
         }
     }
-    s->saved = t->first_step;
+    s->saved = t->resumed ? t->first_step : UINT64_MAX;
     return gw_cli_train_agree(comm, status, why);
 }
 
@@ -212,6 +212,9 @@ static gw_status train(seat *s, gw_comm *comm, gw_why *why)
     uint64_t done = 0;
     bool stopped = false;
     gw_status status = open_seat(s, comm, why);
+    if (status == GW_OK) {
+        status = save(s, s->training->first_step, why); /* a disk that is full says so now */
+    }
     if (status != GW_OK) {
         return status;
     }

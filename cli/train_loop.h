@@ -11,7 +11,8 @@ typedef struct gw_cli_training {
     gw_cli_run *run; /* rank 0 writes it, the others read folder and config */
     const dataset *data;
     gw_cli_pace pace;
-    uint64_t first_step; /* steps of the checkpoint that it goes on from; 0: from the beginning */
+    bool resumed; /* there is a checkpoint to go on from, of so many steps: */
+    uint64_t first_step;
     gw_cli_progress progress;
     atomic_int *stop; /* not 0: a signal came */
 } gw_cli_training;

@@ -41,14 +41,14 @@ static const gw_cli_option OPTIONS[] = {
     {"schedule", 0, GW_CLI_TEXT, offsetof(values, schedule), "S",
      "of the rate: constant, cosine or step (cosine)"},
     {"every", 0, GW_CLI_U64, offsetof(values, every), "N",
-     "steps between tests; 0 at the end only (a tenth)"},
+     "steps between tests; 0 at the end only (a tenth, 50 at least)"},
     {"images", 0, GW_CLI_TEXT, offsetof(values, images), "DIR",
      "Fashion-MNIST, for mlp and cnn (Debian's)"},
     {"text", 0, GW_CLI_TEXT, offsetof(values, text), "FILE", "for lstm (build/data/kjv.txt)"},
     {"out", 'o', GW_CLI_TEXT, offsetof(values, out), "RUN",
      "folder of the run, new or empty (runs/DATE-MODEL-SPEC)"},
     {"checkpoint", 0, GW_CLI_U64, offsetof(values, checkpoint), "N",
-     "steps between checkpoints; 0 at the end only (a tenth)"},
+     "steps between checkpoints; 0 at start and end only (as --every)"},
     {"resume", 0, GW_CLI_TEXT, offsetof(values, resume), "RUN",
      "go on with a run, bit for bit, from its last checkpoint"},
     {"compare", 0, GW_CLI_TEXTS, offsetof(values, compare), "SPEC,...",
@@ -185,6 +185,9 @@ static int check(const gw_cli_engine *engine, const gw_cli_args *args, const val
     }
     if (given(v->steps) && given(v->epochs)) {
         return gw_cli_misuse(&PAGE, "--steps and --epochs say the same thing: give one");
+    }
+    if (v->steps == 0 || v->epochs == 0) {
+        return gw_cli_misuse(&PAGE, "a run has at least one step");
     }
     if (v->spec && v->compare.count > 0) {
         return gw_cli_misuse(&PAGE, "-c is one spec and --compare several: give one of them");
@@ -330,11 +333,17 @@ gw_cli_run_config gw_cli_train_config(const gw_cli_train_options *o, const gw_cl
     return c;
 }
 
-void gw_cli_train_steps(const gw_cli_train_options *o, const gw_cli_run_config *base,
-                        const dataset *data, gw_cli_run_config *config)
+gw_status gw_cli_train_steps(const gw_cli_train_options *o, const gw_cli_run_config *base,
+                             const dataset *data, gw_cli_run_config *config, gw_why *why)
 {
-    const uint64_t together = config->batch * config->ranks;
-    const uint64_t epoch = together > 0 ? data->train / together : 0;
+    const uint64_t epoch = data->train / (config->batch * config->ranks);
+    if (epoch == 0) {
+        return gw_cli_train_fail(why, GW_ERR_RANGE,
+                                 "%.80s: %zu examples do not fill one batch of %llu on each of "
+                                 "%llu ranks",
+                                 config->data, data->train, (unsigned long long)config->batch,
+                                 (unsigned long long)config->ranks);
+    }
     if (given(o->steps)) {
         config->steps = o->steps;
     } else if (given(o->epochs)) {
@@ -344,6 +353,7 @@ void gw_cli_train_steps(const gw_cli_train_options *o, const gw_cli_run_config *
     }
     const uint64_t tenth = config->steps / 10;
     config->warmup = count_or(o->warmup, base ? base->warmup : tenth < 100 ? tenth : 100);
+    return GW_OK;
 }
 
 static bool is_one_of(const char *word, const char *const *words)
@@ -409,7 +419,8 @@ gw_status gw_cli_train_check(const gw_cli_run_config *c, gw_why *why)
 gw_cli_pace gw_cli_train_pace(const gw_cli_train_options *o, const gw_cli_pace *base,
                               uint64_t steps)
 {
-    const uint64_t tenth = steps >= 10 ? steps / 10 : 1, twentieth = steps >= 20 ? steps / 20 : 1;
+    /* a test takes as long as some 25 steps */
+    const uint64_t tenth = steps >= 500 ? steps / 10 : 50, twentieth = steps >= 20 ? steps / 20 : 1;
     const gw_cli_pace usual =
         base ? *base : (gw_cli_pace){.every = tenth, .checkpoint = tenth, .sample = twentieth};
     return (gw_cli_pace){.every = count_or(o->every, usual.every),
