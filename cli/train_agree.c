@@ -17,15 +17,17 @@ gw_status gw_cli_train_agree(gw_comm *comm, gw_status own, gw_why *why)
     const verdict mine = {own, own == GW_OK ? (gw_why){""} : *why};
     verdict *all = calloc(ranks, sizeof *all);
     size_t *sizes = calloc(2 * (size_t)ranks, sizeof *sizes);
-    gw_status status = all && sizes ? GW_OK : gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory");
-    for (uint32_t i = 0; i < ranks && status == GW_OK; i++) {
+    if (!all || !sizes) {
+        free(all);
+        free(sizes);
+        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory");
+    }
+    for (uint32_t i = 0; i < ranks; i++) {
         sizes[i] = sizeof mine;
         sizes[ranks + i] = i * sizeof mine;
     }
-    if (status == GW_OK) {
-        status = comm->table->allgatherv(comm, &mine, sizeof mine, all, sizes, sizes + ranks,
-                                         &request, why);
-    }
+    gw_status status =
+        comm->table->allgatherv(comm, &mine, sizeof mine, all, sizes, sizes + ranks, &request, why);
     if (status == GW_OK) {
         status = gw_comm_wait(comm, request, GW_CLI_TRAIN_TIMEOUT, why);
     }

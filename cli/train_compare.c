@@ -212,7 +212,7 @@ static void add_row(gw_cli_table *table, const row *r, bool text, bool timed, co
     }
 }
 
-static void print_notes(const gw_cli_comparison *c, const row *rows, size_t n)
+static void print_notes(const row *rows, size_t n)
 {
     const gw_cli_run_config *config = &rows[0].first->config;
     bool several = false;
@@ -232,7 +232,6 @@ static void print_notes(const gw_cli_comparison *c, const row *rows, size_t n)
     }
     (void)printf("; MB sent by rank 0%s\n",
                  several ? "; ± is the standard deviation over seeds" : "");
-    (void)c;
 }
 
 bool gw_cli_comparison_print(const gw_cli_comparison *c)
@@ -269,7 +268,7 @@ bool gw_cli_comparison_print(const gw_cli_comparison *c)
     }
     const bool fine = gw_cli_table_print(&table);
     if (fine) {
-        print_notes(c, rows, n);
+        print_notes(rows, n);
     }
     free(rows);
     return fine;

@@ -159,7 +159,7 @@ static gw_status after_step(seat *s, const rank_stats *stats, bool sampled, gw_w
         if (status == GW_OK && sampled) {
             status = gw_cli_sample(&s->sampler, s->run, s->rank, stats, why);
         }
-        gw_cli_progress_step(&s->training->progress, s->run, false);
+        gw_cli_progress_step(&s->training->progress, s->run);
     }
     return sampled ? gw_cli_train_agree(s->rank->comm, status, why) : status;
 }

@@ -4,7 +4,9 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { LINES = 20 /* of a run whose talk goes to a file */, RECENT = 20 /* steps */ };
 static const double PAUSE = 0.1; /* seconds between lines on a terminal */
@@ -39,13 +41,26 @@ static void time_text(double seconds, char *text, size_t size)
     }
 }
 
-void gw_cli_progress_step(gw_cli_progress *p, const gw_cli_run *run, bool last)
+/* A line that is longer than the terminal is wide could not be taken back. */
+static void say(const gw_cli_progress *p, const char *line)
+{
+    struct winsize window = {0};
+    if (!p->terminal) {
+        (void)fprintf(stderr, "%s\n", line);
+        return;
+    }
+    const bool known = ioctl(STDERR_FILENO, TIOCGWINSZ, &window) == 0 && window.ws_col > 1;
+    (void)fprintf(stderr, "\r\033[K%.*s", known ? window.ws_col - 1 : 79, line);
+    (void)fflush(stderr);
+}
+
+void gw_cli_progress_step(gw_cli_progress *p, const gw_cli_run *run)
 {
     const uint64_t done = run->n_steps, all = run->config.steps;
     const double time = now();
     const uint64_t apart = (all + LINES - 1) / LINES;
     const bool due = p->terminal ? time - p->printed >= PAUSE : done % apart == 0;
-    if (!p->on || done == 0 || !(due || last)) {
+    if (!p->on || done == 0 || !due) {
         return;
     }
     p->printed = time;
@@ -57,16 +72,16 @@ void gw_cli_progress_step(gw_cli_progress *p, const gw_cli_run *run, bool last)
         sent += (double)run->steps[i].bytes_sent;
         dense += (double)run->steps[i].dense_bytes;
     }
-    char left[32];
+    char left[32], line[512];
     time_text((time - p->begun) / (double)(done - p->first) * (double)(all - done), left,
               sizeof left);
-    (void)fprintf(stderr,
-                  "%s%sstep %" PRIu64 "/%" PRIu64
-                  "  loss %.4f  %.0f examples/s  %.1f ms a step  %.1fx fewer bytes  ETA %s%s",
-                  p->terminal ? "\r\033[K" : "", p->label, done, all, loss / (double)recent,
-                  (double)(recent * run->config.batch * run->config.ranks) / seconds,
-                  1e3 * seconds / (double)recent, sent > 0 ? dense / sent : 1, left,
-                  p->terminal ? "" : "\n");
+    (void)snprintf(line, sizeof line,
+                   "%sstep %" PRIu64 "/%" PRIu64
+                   "  loss %.4f  %.0f examples/s  %.1fx fewer bytes  ETA %s",
+                   p->label, done, all, loss / (double)recent,
+                   (double)(recent * run->config.batch * run->config.ranks) / seconds,
+                   sent > 0 ? dense / sent : 1, left);
+    say(p, line);
 }
 
 void gw_cli_progress_test(gw_cli_progress *p, const gw_cli_run *run)

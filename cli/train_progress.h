@@ -13,14 +13,14 @@ typedef struct gw_cli_progress {
 
 /* Before the run's first step here. */
 void gw_cli_progress_begin(gw_cli_progress *p, const gw_cli_run *run);
-/* After a step; `last`: say it in any case. */
-void gw_cli_progress_step(gw_cli_progress *p, const gw_cli_run *run, bool last);
+/* After a step. */
+void gw_cli_progress_step(gw_cli_progress *p, const gw_cli_run *run);
 /* After a test. */
 void gw_cli_progress_test(gw_cli_progress *p, const gw_cli_run *run);
 /* Ends the line of a terminal. */
 void gw_cli_progress_end(gw_cli_progress *p);
 
-/* The number that says how good the run is: accuracy in per cent, or of text bits a character. */
+/* Whether bits a character say how good it is, and not accuracy. */
 bool gw_cli_run_is_text(const gw_cli_run *run);
 
 #endif

@@ -183,7 +183,7 @@ static gw_status read_samples(gw_cli_run *run, const json_t *root, gw_why *why)
     gw_status status =
         read_array(root, "samples", &SAMPLE, 1, sizeof *run->samples, &items, &run->n_samples, why);
     run->samples = items;
-    for (size_t i = 0; i < run->n_samples && status == GW_OK; i++) {
+    for (size_t i = 0; run->samples && i < run->n_samples && status == GW_OK; i++) {
         const json_t *one = json_array_get(json_object_get(root, "samples"), i);
         size_t n = 0;
         void *parts = NULL;
@@ -201,7 +201,7 @@ static gw_status read_samples(gw_cli_run *run, const json_t *root, gw_why *why)
 /* In order, one after the other: what is cut off later relies on it. */
 static gw_status check_steps(const gw_cli_run *run, gw_why *why)
 {
-    for (size_t i = 0; i < run->n_steps; i++) {
+    for (size_t i = 0; run->steps && i < run->n_steps; i++) {
         if (run->steps[i].step != i + 1) {
             return gw_cli_train_fail(why, GW_ERR_CORRUPT, "run.json: steps[%zu] is step %llu", i,
                                      (unsigned long long)run->steps[i].step);

@@ -113,8 +113,10 @@ gw_status gw_cli_weights_unpack(rank *r, uint64_t step, const void *frame, size_
     gw_frame_info info;
     gw_frame_cursor cursor = {0};
     list *l = malloc(sizeof *l);
-    gw_status status =
-        l ? list_all(r, l, why) : gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for weights");
+    if (!l) {
+        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for weights");
+    }
+    gw_status status = list_all(r, l, why);
     if (status == GW_OK) {
         status = gw_frame_open(frame, size, &info, why);
     }
