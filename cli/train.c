@@ -40,10 +40,10 @@ static bool is_first(const session *s)
     return !s->engine->comm || s->engine->comm->rank == 0;
 }
 
-/* Says what went wrong, once. */
+/* Says what went wrong, once: ranks agree on it, and a rank that gives up tells the others why. */
 static int failed(const session *s, gw_status status, const gw_why *why)
 {
-    if (is_first(s) || status != GW_ERR_PEER) {
+    if (is_first(s)) {
         gw_cli_error("train: %s", why->text[0] ? why->text : gw_status_string(status));
     }
     return GW_CLI_FAILED;
@@ -411,6 +411,9 @@ static int check_runs(const session *s, const gw_cli_run_config *common)
         if (gw_cli_train_check(&config, &why) != GW_OK) {
             return gw_cli_train_misuse(&why);
         }
+    }
+    if (gw_cli_train_unused(&s->options, common, &why) != GW_OK) {
+        return gw_cli_train_misuse(&why);
     }
     if (!isnan(s->options.target) && s->options.target > 1 && strcmp(common->model, "lstm") != 0) {
         (void)gw_cli_train_fail(&why, GW_ERR_RANGE, "--target is an accuracy for %s: 0.9 or 90%%",

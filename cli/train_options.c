@@ -416,6 +416,22 @@ gw_status gw_cli_train_check(const gw_cli_run_config *c, gw_why *why)
     return GW_OK;
 }
 
+gw_status gw_cli_train_unused(const gw_cli_train_options *o, const gw_cli_run_config *config,
+                              gw_why *why)
+{
+    if (is_text_model(config->model) ? o->images : o->text) {
+        return gw_cli_train_fail(why, GW_ERR_ARG, "%s does not read %s", config->model,
+                                 o->images ? "--images" : "--text");
+    }
+    if (!isnan(o->momentum) && strcmp(config->optimiser, "adam") == 0) {
+        return gw_cli_train_fail(why, GW_ERR_ARG, "--momentum is sgd's; adam has its own");
+    }
+    if (o->route && o->compare.count == 0 && strcmp(config->spec, "dense") == 0) {
+        return gw_cli_train_fail(why, GW_ERR_ARG, "--route needs a codec, -c");
+    }
+    return GW_OK;
+}
+
 gw_cli_pace gw_cli_train_pace(const gw_cli_train_options *o, const gw_cli_pace *base,
                               uint64_t steps)
 {

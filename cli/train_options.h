@@ -36,6 +36,9 @@ gw_cli_run_config gw_cli_train_config(const gw_cli_train_options *o, const gw_cl
 /* The steps, which need the data's size when they are given as epochs; then what follows from them. */
 gw_status gw_cli_train_steps(const gw_cli_train_options *o, const gw_cli_run_config *base,
                              const dataset *data, gw_cli_run_config *config, gw_why *why);
+/* That nothing was given that such a run does not use. */
+gw_status gw_cli_train_unused(const gw_cli_train_options *o, const gw_cli_run_config *config,
+                              gw_why *why);
 /* That numbers are in range, and that spec and route fit one another. */
 gw_status gw_cli_train_check(const gw_cli_run_config *config, gw_why *why);
 /* How often it tests, samples and saves. */

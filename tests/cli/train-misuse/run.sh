@@ -43,3 +43,7 @@ misuse --target high
 misuse --link fast
 misuse --latency 1
 misuse --resume run
+misuse --text x
+misuse --model lstm --images x
+misuse --optimiser adam --momentum 0.5
+misuse --route sra
