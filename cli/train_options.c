@@ -248,7 +248,7 @@ void gw_cli_train_options_free(gw_cli_train_options *options)
 
 /* ---- a run's config ---- */
 
-/* What suits a model. Rates were tried: examples/trainer/README.md. */
+/* What suits a model. A rate of NaN: nobody has found one yet. */
 typedef struct suit {
     const char *model, *optimiser;
     double sgd_rate, adam_rate;
@@ -256,7 +256,7 @@ typedef struct suit {
 } suit;
 static const suit SUITS[] = {{"cnn", "sgd", 0.08, 0.003, 4},
                              {"mlp", "sgd", 0.08, 0.003, 4},
-                             {"lstm", "adam", 0.5, 0.005, 1}};
+                             {"lstm", "adam", (double)NAN, 0.005, 1}};
 
 static const suit *suit_of(const char *name)
 {
@@ -399,6 +399,10 @@ gw_status gw_cli_train_check(const gw_cli_run_config *c, gw_why *why)
     if (c->batch == 0 || c->batch > 1 << 20 || c->steps == 0 || c->steps > 1U << 30) {
         return gw_cli_train_fail(why, GW_ERR_RANGE,
                                  "a batch has 1 to 2^20 examples, a run 1 to 2^30 steps");
+    }
+    if (isnan(c->rate)) {
+        return gw_cli_train_fail(why, GW_ERR_RANGE, "%s with %s has no usual --rate: give one",
+                                 c->model, c->optimiser);
     }
     if (!(c->rate > 0) || !(c->momentum < 1)) {
         return gw_cli_train_fail(why, GW_ERR_RANGE, "--rate is above 0, --momentum below 1");

@@ -47,3 +47,4 @@ misuse --text x
 misuse --model lstm --images x
 misuse --optimiser adam --momentum 0.5
 misuse --route sra
+misuse --model lstm --optimiser sgd
