@@ -23,7 +23,7 @@ static const gw_cli_option OPTIONS[] = {
     {"batch", 'b', GW_CLI_U64, offsetof(values, batch), "N", "examples a rank and step (32)"},
     {"steps", 0, GW_CLI_U64, offsetof(values, steps), "N", "steps of the run"},
     {"epochs", 0, GW_CLI_U64, offsetof(values, epochs), "N",
-     "the same in passes over the data (4; lstm 1)"},
+     "the same in passes over the data (4; lstm 3)"},
     {"seed", 0, GW_CLI_U64, offsetof(values, seed), "N", "of weights, order and rounding (1)"},
     {"codec", 'c', GW_CLI_TEXT, offsetof(values, spec), "SPEC",
      "codec of the gradients and its settings (dense)"},
@@ -256,7 +256,7 @@ typedef struct suit {
 } suit;
 static const suit SUITS[] = {{"cnn", "sgd", 0.08, 0.003, 4},
                              {"mlp", "sgd", 0.08, 0.003, 4},
-                             {"lstm", "adam", (double)NAN, 0.005, 1}};
+                             {"lstm", "adam", (double)NAN, 0.005, 3}};
 
 static const suit *suit_of(const char *name)
 {
