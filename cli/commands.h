@@ -10,5 +10,6 @@ int gw_cli_inspect(int argc, char **argv);
 int gw_cli_routes(int argc, char **argv);
 int gw_cli_report(int argc, char **argv);
 int gw_cli_bench(int argc, char **argv);
+int gw_cli_train(int argc, char **argv);
 
 #endif

@@ -7,11 +7,18 @@
 #include "commands.h"
 #include "options.h"
 #include "say.h"
+#include "train.h"
 
 typedef struct command {
     const char *name, *doc;
     int (*run)(int argc, char **argv);
 } command;
+
+int gw_cli_train(int argc, char **argv)
+{
+    static const gw_cli_engine THREADS = {.name = "threads"};
+    return gw_cli_train_on(&THREADS, argc, argv);
+}
 
 static const command COMMANDS[] = {
     {"codec", "list the codecs and their parameters", gw_cli_codec},
@@ -24,6 +31,7 @@ static const command COMMANDS[] = {
     {"report", "a page about training runs: what was sent, what it cost, how well it learned",
      gw_cli_report},
     {"bench", "speed of codecs and of exchanges on this machine", gw_cli_bench},
+    {"train", "train a network across a slow link; compare codecs", gw_cli_train},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };
 

@@ -7,13 +7,18 @@
 #include "bench_allreduce.h"
 #include "options.h"
 #include "say.h"
+#include "train.h"
 
-static const char HELP[] = "usage: mpirun ... gradwire-mpi bench allreduce -c SPEC [options]\n"
-                           "\n"
-                           "`gradwire bench allreduce` on MPI processes instead of threads.\n"
-                           "\n"
-                           "example:\n"
-                           "  mpirun -n 2 gradwire-mpi bench allreduce -c natural:bits=8 -n 25M\n";
+static const char HELP[] =
+    "usage: mpirun ... gradwire-mpi bench allreduce -c SPEC [options]\n"
+    "       mpirun ... gradwire-mpi train [options]\n"
+    "\n"
+    "`gradwire bench allreduce` and `gradwire train` on MPI processes instead of\n"
+    "threads.\n"
+    "\n"
+    "example:\n"
+    "  mpirun -n 2 gradwire-mpi bench allreduce -c natural:bits=8 -n 25M\n"
+    "  mpirun -n 2 gradwire-mpi train -c natural:bits=8\n";
 
 enum { AT_ONCE = 1 << 30 }; /* MPI counts are int */
 
@@ -39,6 +44,9 @@ static int run(gw_comm *comm, int argc, char **argv)
     }
     if (argc > 2 && strcmp(argv[1], "bench") == 0 && strcmp(argv[2], "allreduce") == 0) {
         return gw_cli_bench_allreduce(&engine, argc - 2, argv + 2);
+    }
+    if (argc > 1 && strcmp(argv[1], "train") == 0) {
+        return gw_cli_train_on(&engine, argc - 1, argv + 1);
     }
     const bool asked = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
     (void)fputs(HELP, asked ? stdout : stderr);

@@ -198,6 +198,8 @@ static const char *expectation(gw_cli_kind kind)
         return "a rate such as 1gbit, 200mbit or 64kbit, or 0 for no limit";
     case GW_CLI_TIME:
         return "a time such as 1ms, 50us or 0";
+    case GW_CLI_REAL:
+        return "a number such as 0.08 or 5e-4";
     default:
         return "a value";
     }
@@ -234,6 +236,9 @@ static int set(parser *p, void *table, const gw_cli_option *option, const char *
         break;
     case GW_CLI_TIME:
         fine = gw_cli_time_parse(value, target);
+        break;
+    case GW_CLI_REAL:
+        fine = gw_cli_real_parse(value, target);
         break;
     default:
         fine = set_number(option->kind, target, value);

@@ -27,7 +27,8 @@ typedef enum gw_cli_kind {
     GW_CLI_THREADS, /* unsigned, 1 … GW_POOL_MAX_THREADS */
     GW_CLI_ISA,     /* gw_isa by name */
     GW_CLI_RATE,    /* double, bytes a second, written 1gbit, 200mbit, …; 0: no limit */
-    GW_CLI_TIME     /* double, seconds, written 1ms, 50us, … */
+    GW_CLI_TIME,    /* double, seconds, written 1ms, 50us, … */
+    GW_CLI_REAL     /* double, 0 or more, written 0.08, 5e-4, … */
 } gw_cli_kind;
 
 typedef struct gw_cli_texts {

@@ -1,6 +1,7 @@
 /* Rates and times; see quantity.h. */
 #include "quantity.h"
 
+#include <math.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
@@ -47,4 +48,15 @@ bool gw_cli_time_parse(const char *text, double *out)
 {
     static const unit UNITS[] = {{"s", 1}, {"ms", 1e-3}, {"us", 1e-6}, {"ns", 1e-9}};
     return parse(text, UNITS, sizeof UNITS / sizeof UNITS[0], out);
+}
+
+bool gw_cli_real_parse(const char *text, double *out)
+{
+    char *end = NULL;
+    if (text[0] == '\0' || text[strspn(text, "0123456789.eE+-")] != '\0') {
+        return false; /* what strtod takes beside: blanks, hex, words */
+    }
+    const double value = strtod(text, &end);
+    *out = value;
+    return *end == '\0' && isfinite(value) && value >= 0;
 }

@@ -6,16 +6,9 @@
 
 #include <gradwire/gradwire.h>
 
-enum { GW_CLI_RACE_MAX = 16, GW_CLI_RACE_MAX_ROUNDS = 101 };
+#include "engine.h"
 
-/* Where ranks come from. */
-typedef struct gw_cli_engine {
-    const char *name; /* "threads", "mpi" */
-    gw_comm *comm;    /* this process's rank; NULL: ranks are threads, as many as asked for */
-    uint32_t ranks_per_node; /* with a comm; 0: nodes differ */
-    /* The engine's own sum over all ranks, in place; NULL: it has none. */
-    bool (*allreduce)(float *values, size_t count);
-} gw_cli_engine;
+enum { GW_CLI_RACE_MAX = 16, GW_CLI_RACE_MAX_ROUNDS = 101 };
 
 typedef struct gw_cli_racer {
     const char *name; /* of its spec, for messages */

@@ -27,27 +27,34 @@ static gw_status params_for(const char *spec, const param *p, gw_params *params,
     return status;
 }
 
-gw_status plan_model(const plan_config *config, const model *m, gw_step *step, uint32_t first,
-                     gw_why *why)
+gw_status plan_param(const plan_config *config, const param *p, planned *out, gw_why *why)
 {
+    *out = (planned){0};
     if (config->spec == NULL || strcmp(config->spec, "dense") == 0) {
         return GW_OK;
     }
-    for (size_t i = 0; i < m->n_params; i++) {
-        const param *p = m->params[i];
-        gw_params params;
-        gw_route route;
-        gw_status status = params_for(config->spec, p, &params, why);
-        if (status == GW_OK) {
-            status = gw_route_parse(
-                &route, config->route != NULL ? config->route : default_route(&params), why);
-        }
-        if (status == GW_OK && p->kind != PARAM_BIAS && p->count >= config->fuse_below) {
-            status = gw_step_plan(step, first + (uint32_t)i, &params, &route, why);
-        }
-        if (status != GW_OK) {
-            return status;
+    gw_status status = params_for(config->spec, p, &out->params, why);
+    if (status == GW_OK) {
+        const char *route = config->route != NULL ? config->route : default_route(&out->params);
+        status = gw_route_parse(&out->route, route, why);
+    }
+    if (status == GW_OK) {
+        status = gw_route_fits(&out->route, &out->params, why);
+    }
+    out->compressed = p->kind != PARAM_BIAS && p->count >= config->fuse_below;
+    return status;
+}
+
+gw_status plan_model(const plan_config *config, const model *m, gw_step *step, uint32_t first,
+                     gw_why *why)
+{
+    gw_status status = GW_OK;
+    for (size_t i = 0; i < m->n_params && status == GW_OK; i++) {
+        planned p;
+        status = plan_param(config, m->params[i], &p, why);
+        if (status == GW_OK && p.compressed) {
+            status = gw_step_plan(step, first + (uint32_t)i, &p.params, &p.route, why);
         }
     }
-    return GW_OK;
+    return status;
 }

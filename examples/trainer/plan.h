@@ -15,8 +15,16 @@ typedef struct plan_config {
     uint64_t fuse_below;
 } plan_config;
 
-/* Plans params that were added to `step` as layers first, first + 1, …. Unless the spec says how wide a bin of adacomp
- * is, it is 50 for convolutions and 500 for others. */
+/* How one tensor goes. */
+typedef struct planned {
+    int compressed; /* 0: as it is; params and route are then not set */
+    gw_params params;
+    gw_route route;
+} planned;
+
+/* Unless the spec says how wide a bin of adacomp is, it is 50 for convolutions and 500 for others. */
+gw_status plan_param(const plan_config *config, const param *p, planned *out, gw_why *why);
+/* Plans params that were added to `step` as layers first, first + 1, …. */
 gw_status plan_model(const plan_config *config, const model *m, gw_step *step, uint32_t first,
                      gw_why *why);
 

@@ -4,9 +4,10 @@
 #include "fail.h"
 
 #include <stdlib.h>
+#include <string.h>
 #include <time.h>
 
-enum { LOSS_LAYER = 0, FIRST_PARAM = 1 };
+enum { SAID_LAYER = 0, SAID_LOSS = 0, SAID_STOP = 1 };
 enum { TIMEOUT = 300 }; /* seconds that a rank waits for the others */
 
 static double now(void)
@@ -26,18 +27,18 @@ static gw_status create_step(rank *r, gw_why *why)
                                    .fuse_below = r->config.plan.fuse_below,
                                    .timeout = TIMEOUT,
                                    .own_thread = 1};
-    const uint64_t one = 1;
+    const uint64_t said = sizeof r->said / sizeof *r->said;
     uint32_t number = 0;
     gw_status status = gw_step_create(&config, &r->step, why);
     if (status == GW_OK) {
-        status = gw_step_add(r->step, "loss", &one, 1, GW_F32, &number, why);
+        status = gw_step_add(r->step, "loss", &said, 1, GW_F32, &number, why);
     }
     for (size_t i = 0; i < r->model->n_params && status == GW_OK; i++) {
         const param *p = r->model->params[i];
         status = gw_step_add(r->step, p->name, p->dims, p->n_dims, GW_F32, &number, why);
     }
     if (status == GW_OK) {
-        status = plan_model(&r->config.plan, r->model, r->step, FIRST_PARAM, why);
+        status = plan_model(&r->config.plan, r->model, r->step, RANK_FIRST_PARAM, why);
     }
     if (status == GW_OK) {
         gw_step_set_number(r->step, r->config.first_step);
@@ -52,7 +53,8 @@ static gw_status create_batch(rank *r, gw_why *why)
     r->which = calloc(r->config.batch, sizeof *r->which);
     r->x = calloc(rows * r->data->width, sizeof *r->x);
     r->labels = calloc(rows, sizeof *r->labels);
-    return r->which != NULL && r->x != NULL && r->labels != NULL
+    r->layers = calloc(RANK_FIRST_PARAM + r->model->n_params, sizeof *r->layers);
+    return r->which != NULL && r->x != NULL && r->labels != NULL && r->layers != NULL
                ? GW_OK
                : trainer_fail(why, GW_ERR_MEMORY, "no memory for a batch");
 }
@@ -120,6 +122,7 @@ void rank_destroy(rank *r)
     free(r->which);
     free(r->x);
     free(r->labels);
+    free(r->layers);
     free(r->shares);
     free(r->share_sizes);
     free(r->share_offsets);
@@ -133,11 +136,15 @@ static gw_status post(void *arg, size_t index, gw_why *why)
     rank *r = arg;
     const param *p = r->model->params[index];
     const gw_tensor gradient = {p->gradient, p->count, GW_F32};
-    return gw_step_post(r->step, FIRST_PARAM + (uint32_t)index, &gradient, why);
+    if (r->kept != NULL) {
+        memcpy(r->kept + (p->gradient - r->model->gradients), p->gradient,
+               p->count * sizeof *p->gradient);
+    }
+    return gw_step_post(r->step, RANK_FIRST_PARAM + (uint32_t)index, &gradient, why);
 }
 
-/* Gradients of this rank's examples, posted one after the other. */
-static gw_status forward_backward(rank *r, gw_why *why)
+/* Gradients of this rank's examples, posted one after the other, the first at *first_post. */
+static gw_status forward_backward(rank *r, double *first_post, gw_why *why)
 {
     const size_t rows = r->config.batch * r->data->rows;
     sampler_pick(&r->sampler, gw_step_number(r->step), r->which);
@@ -145,17 +152,35 @@ static gw_status forward_backward(rank *r, gw_why *why)
     const float *numbers = model_forward(r->model, rows, r->x);
     const loss l =
         softmax_loss(rows, r->data->classes, numbers, r->labels, model_output_gradient(r->model));
-    r->mean_loss = (float)(l.sum / (double)rows);
-    const gw_tensor value = {&r->mean_loss, 1, GW_F32};
-    const gw_status status = gw_step_post(r->step, LOSS_LAYER, &value, why);
+    r->said[SAID_LOSS] = (float)(l.sum / (double)rows);
+    r->said[SAID_STOP] = r->wants_stop ? 1.0F : 0.0F;
+    const gw_tensor said = {r->said, sizeof r->said / sizeof *r->said, GW_F32};
+    *first_post = now();
+    const gw_status status = gw_step_post(r->step, SAID_LAYER, &said, why);
     return status == GW_OK ? model_backward(r->model, rows, r->x, post, r, why) : status;
+}
+
+/* What the links saw of the step. */
+static gw_status count_bytes(rank *r, rank_stats *stats)
+{
+    gw_status status = GW_OK;
+    for (uint32_t i = 0; i < RANK_FIRST_PARAM + r->model->n_params && status == GW_OK; i++) {
+        gw_layer_stats *l = &r->layers[i];
+        status = gw_step_stats(r->step, i, l);
+        if (status == GW_OK) {
+            stats->bytes_sent += l->bytes_sent[GW_LINK_INTRA] + l->bytes_sent[GW_LINK_INTER];
+            stats->dense_bytes += l->dense_bytes_sent;
+        }
+    }
+    return status;
 }
 
 gw_status rank_step(rank *r, rank_stats *stats, gw_why *why)
 {
     const double begun = now();
+    double first_post = begun;
     gw_step_result result;
-    gw_status status = forward_backward(r, why);
+    gw_status status = forward_backward(r, &first_post, why);
     if (status != GW_OK) {
         return status;
     }
@@ -169,20 +194,17 @@ gw_status rank_step(rank *r, rank_stats *stats, gw_why *why)
         optimiser_step(&r->optimiser, result.number, r->config.steps, r->model->weights,
                        r->model->gradients);
     }
+    const double updated = now();
     *stats = (rank_stats){.step = result.number,
-                          .loss = (double)r->mean_loss,
-                          .seconds = now() - begun,
+                          .loss = (double)r->said[SAID_LOSS],
+                          .seconds = updated - begun,
                           .wait_seconds = arrived - posted,
-                          .non_finite = result.non_finite};
-    for (uint32_t i = 0; i < FIRST_PARAM + r->model->n_params && status == GW_OK; i++) {
-        gw_layer_stats l;
-        status = gw_step_stats(r->step, i, &l);
-        if (status == GW_OK) {
-            stats->bytes_sent += l.bytes_sent[GW_LINK_INTRA] + l.bytes_sent[GW_LINK_INTER];
-            stats->dense_bytes += l.dense_bytes_sent;
-        }
-    }
-    return status;
+                          .forward_seconds = first_post - begun,
+                          .backward_seconds = posted - first_post,
+                          .update_seconds = updated - arrived,
+                          .non_finite = result.non_finite,
+                          .stop = r->said[SAID_STOP] > 0};
+    return count_bytes(r, stats);
 }
 
 /* ---- the test set ---- */

@@ -19,11 +19,14 @@ typedef struct rank_config {
 } rank_config;
 
 typedef struct rank_stats {
-    uint64_t step;                    /* from 0 */
-    double loss;                      /* of this step's examples, mean over all ranks */
-    double seconds, wait_seconds;     /* all; of it, waiting for gradients after backward */
+    uint64_t step;                            /* from 0 */
+    double loss;                              /* of this step's examples, mean over all ranks */
+    double seconds, wait_seconds;             /* all; of it, waiting for gradients after backward */
+    double forward_seconds, backward_seconds; /* until the first post, from there to the last */
+    double update_seconds;
     uint64_t bytes_sent, dense_bytes; /* by this rank; what it had sent uncompressed */
     uint32_t non_finite; /* layers; the weights were then left as they are, on every rank */
+    int stop;            /* some rank wants to stop: all ranks see it in the same step */
 } rank_stats;
 
 /* Everything that training changes: the model's weights, the optimiser's mean and square, the step's number and residuals
@@ -36,13 +39,21 @@ typedef struct rank {
     optimiser optimiser;
     sampler sampler;
     gw_step *step;
-    float mean_loss; /* goes with the gradients, as layer 0 */
+    float said[2];  /* goes with the gradients, as layer 0: loss, and whether to stop */
+    int wants_stop; /* set before a step */
+    float
+        *kept; /* model->room floats, or NULL: gets the gradients as they are before the exchange */
+    gw_layer_stats *layers; /* of the last step: layer 0, then the model's params */
     uint32_t *which;
     float *x;
     int32_t *labels;
     loss *shares; /* of every rank, when the test set is evaluated */
     size_t *share_sizes, *share_offsets;
 } rank;
+
+enum {
+    RANK_FIRST_PARAM = 1
+}; /* the step's layer that is the model's param 0; before it, what ranks say */
 
 /* Called by all ranks, with the same config. Words in config must live as long. */
 gw_status rank_create(const rank_config *config, const dataset *data, gw_comm *comm, rank **out,

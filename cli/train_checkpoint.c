@@ -1,0 +1,338 @@
+/* Checkpoints; see train_checkpoint.h. */
+#include "train_checkpoint.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "json_out.h"
+#include "train_agree.h"
+#include "train_files.h"
+#include "train_weights.h"
+
+#define FORMAT "gradwire.checkpoint/1"
+
+typedef struct place {
+    char folder[GW_CLI_RUN_PATH]; /* checkpoint-000400, or .new */
+} place;
+
+static gw_status place_of(const char *run, uint64_t step, const char *suffix, place *p, gw_why *why)
+{
+    char name[64];
+    (void)snprintf(name, sizeof name, "checkpoint-%06" PRIu64 "%s", step, suffix);
+    return gw_cli_path(p->folder, sizeof p->folder, run, name, why);
+}
+
+static gw_status residuals_path(const place *p, uint32_t number, char *path, size_t size,
+                                gw_why *why)
+{
+    char name[32];
+    (void)snprintf(name, sizeof name, "rank-%u.residuals", number);
+    return gw_cli_path(path, size, p->folder, name, why);
+}
+
+/* ---- which there are ---- */
+
+typedef enum entry { ENTRY_OTHER, ENTRY_NEW, ENTRY_WHOLE } entry;
+
+/* "checkpoint-000400", or with .new behind it. */
+static entry entry_of(const char *name, uint64_t *step)
+{
+    int end = 0;
+    if (sscanf(name, "checkpoint-%" SCNu64 "%n", step, &end) != 1) {
+        return ENTRY_OTHER;
+    }
+    return name[end] == '\0'                 ? ENTRY_WHOLE
+           : strcmp(name + end, ".new") == 0 ? ENTRY_NEW
+                                             : ENTRY_OTHER;
+}
+
+gw_status gw_cli_checkpoint_newest(const char *folder, bool *found, uint64_t *step, gw_why *why)
+{
+    DIR *entries = opendir(folder);
+    if (!entries) {
+        return gw_cli_train_fail(why, GW_ERR_SYSTEM, "%.150s: %s", folder, strerror(errno));
+    }
+    *found = false;
+    *step = 0;
+    for (struct dirent *e = readdir(entries); e; e = readdir(entries)) {
+        uint64_t one = 0;
+        if (entry_of(e->d_name, &one) == ENTRY_WHOLE) {
+            *step = one > *step ? one : *step;
+            *found = true;
+        }
+    }
+    (void)closedir(entries);
+    return GW_OK;
+}
+
+/* All but that of `keep`: older ones, and those that a kill left half written. */
+static gw_status remove_others(const char *folder, uint64_t keep, gw_why *why)
+{
+    DIR *entries = opendir(folder);
+    if (!entries) {
+        return gw_cli_train_fail(why, GW_ERR_SYSTEM, "%.150s: %s", folder, strerror(errno));
+    }
+    gw_status status = GW_OK;
+    for (struct dirent *e = readdir(entries); e && status == GW_OK; e = readdir(entries)) {
+        uint64_t step = 0;
+        char path[GW_CLI_RUN_PATH];
+        const entry kind = entry_of(e->d_name, &step);
+        if (kind == ENTRY_NEW || (kind == ENTRY_WHOLE && step != keep)) {
+            status = gw_cli_path(path, sizeof path, folder, e->d_name, why);
+            status = status == GW_OK ? gw_cli_folder_remove(path, why) : status;
+        }
+    }
+    (void)closedir(entries);
+    return status;
+}
+
+/* ---- save ---- */
+
+gw_status gw_cli_checkpoint_bytes(const rank *r, size_t *bytes, gw_why *why)
+{
+    size_t residuals = 0;
+    const gw_status status = gw_feedback_save_bytes(gw_step_feedback(r->step), &residuals, why);
+    *bytes = gw_cli_weights_bytes(r) + r->comm->ranks * residuals + (1 << 20);
+    return status;
+}
+
+static gw_status save_residuals(const place *p, const rank *r, gw_why *why)
+{
+    char path[GW_CLI_RUN_PATH];
+    size_t size = 0, written = 0;
+    const gw_feedback *store = gw_step_feedback(r->step);
+    if (access(p->folder, F_OK) != 0) {
+        return gw_cli_train_fail(why, GW_ERR_SYSTEM,
+                                 "rank %u does not see %.120s, which rank 0 made: all ranks need "
+                                 "the same folder",
+                                 r->comm->rank, p->folder);
+    }
+    gw_status status = residuals_path(p, r->comm->rank, path, sizeof path, why);
+    if (status == GW_OK) {
+        status = gw_feedback_save_bytes(store, &size, why);
+    }
+    void *bytes = status == GW_OK ? malloc(size + 1) : NULL;
+    if (status == GW_OK && !bytes) {
+        status = gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for %zu bytes", size);
+    }
+    if (status == GW_OK) {
+        status = gw_feedback_save(store, bytes, size, &written, why);
+    }
+    if (status == GW_OK) {
+        status = gw_cli_file_save(path, bytes, written, why);
+    }
+    free(bytes);
+    return status;
+}
+
+static json_t *describe(const gw_cli_run *run, const gw_cli_pace *pace, uint64_t step)
+{
+    json_t *layers = json_array();
+    for (size_t i = 0; i < run->n_layers; i++) {
+        (void)json_array_append_new(
+            layers, json_pack("{s:s, s:I, s:I}", "name", run->layers[i].name, "bytes_sent",
+                              (json_int_t)run->layers[i].bytes_sent, "dense_bytes",
+                              (json_int_t)run->layers[i].dense_bytes));
+    }
+    return json_pack("{s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "format", FORMAT, "step",
+                     (json_int_t)step, "every", (json_int_t)pace->every, "checkpoint",
+                     (json_int_t)pace->checkpoint, "sample", (json_int_t)pace->sample, "config",
+                     gw_cli_record_json(&GW_CLI_RUN_CONFIG, &run->config), "layers", layers);
+}
+
+/* What rank 0 writes beside its residuals. */
+static gw_status save_rest(const place *p, const gw_cli_run *run, const gw_cli_pace *pace,
+                           const rank *r, uint64_t step, gw_why *why)
+{
+    char path[GW_CLI_RUN_PATH];
+    void *frame = NULL;
+    size_t size = 0;
+    gw_status status = gw_cli_path(path, sizeof path, p->folder, "weights.gw", why);
+    if (status == GW_OK) {
+        status = gw_cli_weights_pack(r, step, &frame, &size, why);
+    }
+    if (status == GW_OK) {
+        status = gw_cli_file_save(path, frame, size, why);
+    }
+    free(frame);
+    if (status == GW_OK) {
+        status = gw_cli_path(path, sizeof path, p->folder, "checkpoint.json", why);
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    json_t *all = describe(run, pace, step);
+    char *text = all ? json_dumps(all, JSON_INDENT(1) | JSON_ENSURE_ASCII) : NULL;
+    json_decref(all);
+    status = text ? gw_cli_file_save(path, text, strlen(text), why)
+                  : gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for checkpoint.json");
+    free(text);
+    return status;
+}
+
+/* run.json comes first: it may know more steps than the checkpoint, never fewer. */
+static gw_status rename_whole(const place *new, const place *whole, const gw_cli_run *run,
+                              uint64_t step, gw_why *why)
+{
+    gw_status status = gw_cli_run_write(run, why);
+    if (status == GW_OK) {
+        status = gw_cli_folder_sync(new->folder, why);
+    }
+    if (status == GW_OK && rename(new->folder, whole->folder) != 0) {
+        status = gw_cli_train_fail(why, GW_ERR_SYSTEM, "%.150s: cannot rename: %s", new->folder,
+                                   strerror(errno));
+    }
+    if (status == GW_OK) {
+        status = gw_cli_folder_sync(run->folder, why);
+    }
+    return status == GW_OK ? remove_others(run->folder, step, why) : status;
+}
+
+gw_status gw_cli_checkpoint_save(const gw_cli_run *run, const gw_cli_pace *pace, rank *r,
+                                 uint64_t step, gw_why *why)
+{
+    const bool first = r->comm->rank == 0;
+    place new, whole;
+    gw_status status = place_of(run->folder, step, ".new", &new, why);
+    if (status == GW_OK) {
+        status = place_of(run->folder, step, "", &whole, why);
+    }
+    if (status == GW_OK && first) {
+        status = gw_cli_folder_remove(new.folder, why);
+        status = status == GW_OK ? gw_cli_folder_make(new.folder, why) : status;
+    }
+    status = gw_cli_train_agree(r->comm, status, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    status = save_residuals(&new, r, why);
+    if (status == GW_OK && first) {
+        status = save_rest(&new, run, pace, r, step, why);
+    }
+    status = gw_cli_train_agree(r->comm, status, why);
+    if (status != GW_OK) {
+        gw_why other = {""};
+        if (first) {
+            (void)gw_cli_folder_remove(new.folder, &other); /* its room may be wanted */
+        }
+        return status;
+    }
+    if (first) {
+        status = rename_whole(&new, &whole, run, step, why);
+    }
+    return gw_cli_train_agree(r->comm, status, why);
+}
+
+/* ---- load ---- */
+
+static gw_status read_layers(const json_t *all, uint64_t *bytes, uint64_t *dense_bytes, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        const json_t *one = json_array_get(json_object_get(all, "layers"), i);
+        const json_t *sent = json_object_get(one, "bytes_sent");
+        const json_t *dense = json_object_get(one, "dense_bytes");
+        if (!json_is_integer(sent) || !json_is_integer(dense)) {
+            return GW_ERR_CORRUPT;
+        }
+        bytes[i] = (uint64_t)json_integer_value(sent);
+        dense_bytes[i] = (uint64_t)json_integer_value(dense);
+    }
+    return json_array_size(json_object_get(all, "layers")) == n ? GW_OK : GW_ERR_CORRUPT;
+}
+
+gw_status gw_cli_checkpoint_read(const char *folder, uint64_t step, gw_cli_pace *pace,
+                                 uint64_t *bytes, uint64_t *dense_bytes, size_t n_layers,
+                                 gw_why *why)
+{
+    static const gw_cli_field ITEMS[] = {
+        {"every", GW_CLI_FIELD_COUNT, offsetof(gw_cli_pace, every)},
+        {"checkpoint", GW_CLI_FIELD_COUNT, offsetof(gw_cli_pace, checkpoint)},
+        {"sample", GW_CLI_FIELD_COUNT, offsetof(gw_cli_pace, sample)}};
+    static const gw_cli_fields PACE = {ITEMS, 3};
+    char path[GW_CLI_RUN_PATH];
+    place p;
+    void *text = NULL;
+    size_t size = 0;
+    gw_status status = place_of(folder, step, "", &p, why);
+    if (status == GW_OK) {
+        status = gw_cli_path(path, sizeof path, p.folder, "checkpoint.json", why);
+    }
+    if (status == GW_OK) {
+        status = gw_cli_file_load(path, &text, &size, why);
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    json_t *all = json_loadb(text, size, JSON_REJECT_DUPLICATES, NULL);
+    free(text);
+    const char *format = json_string_value(json_object_get(all, "format"));
+    if (!format || strcmp(format, FORMAT) != 0 ||
+        json_integer_value(json_object_get(all, "step")) != (json_int_t)step ||
+        (!pace && read_layers(all, bytes, dense_bytes, n_layers) != GW_OK)) {
+        status = gw_cli_train_fail(why, GW_ERR_CORRUPT, "%.150s: not this run's " FORMAT, path);
+    } else if (pace) {
+        status = gw_cli_record_read(&PACE, all, 4, path, pace, why);
+    }
+    json_decref(all);
+    return status;
+}
+
+/* Whose words they are. */
+static gw_status in_file(const char *path, gw_status status, gw_why *why)
+{
+    if (status == GW_OK) {
+        return status;
+    }
+    const gw_why words = *why;
+    const size_t size = strlen(path), most = 110;
+    return gw_cli_train_fail(why, status, "%s: %.130s", path + (size > most ? size - most : 0),
+                             words.text);
+}
+
+static gw_status load_residuals(const place *p, rank *r, gw_why *why)
+{
+    char path[GW_CLI_RUN_PATH];
+    void *bytes = NULL;
+    size_t size = 0;
+    gw_status status = residuals_path(p, r->comm->rank, path, sizeof path, why);
+    if (status == GW_OK) {
+        status = gw_cli_file_load(path, &bytes, &size, why);
+    }
+    if (status == GW_OK) {
+        const gw_feedback_blob blob = {bytes, size};
+        gw_feedback_told told;
+        status = gw_feedback_load(gw_step_feedback(r->step), r->comm->ranks, &blob, 1, &told, why);
+        status = in_file(path, status, why);
+        if (status == GW_OK && (told.adopted != 0 || told.at_zero != 0)) {
+            status = gw_cli_train_fail(why, GW_ERR_DISAGREE, "%.120s is of another plan: %.100s",
+                                       path, told.text);
+        }
+    }
+    free(bytes);
+    return status;
+}
+
+gw_status gw_cli_checkpoint_load(const char *folder, uint64_t step, rank *r, gw_why *why)
+{
+    char path[GW_CLI_RUN_PATH];
+    place p;
+    void *frame = NULL;
+    size_t size = 0;
+    gw_status status = place_of(folder, step, "", &p, why);
+    if (status == GW_OK) {
+        status = gw_cli_path(path, sizeof path, p.folder, "weights.gw", why);
+    }
+    if (status == GW_OK) {
+        status = gw_cli_file_load(path, &frame, &size, why);
+    }
+    if (status == GW_OK) {
+        status = in_file(path, gw_cli_weights_unpack(r, step, frame, size, why), why);
+    }
+    free(frame);
+    return status == GW_OK ? load_residuals(&p, r, why) : status;
+}

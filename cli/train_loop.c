@@ -1,0 +1,249 @@
+/* The loop of one rank; see train_loop.h. */
+#include "train_loop.h"
+
+#include <math.h>
+#include <string.h>
+
+#include "train_agree.h"
+#include "train_files.h"
+#include "train_sample.h"
+
+typedef struct seat {
+    gw_cli_training *training;
+    gw_cli_run *run; /* NULL: not rank 0 */
+    rank *rank;
+    gw_cli_sampler sampler; /* rank 0's */
+    uint64_t saved;         /* steps of the last checkpoint; UINT64_MAX: none */
+} seat;
+
+rank_config gw_cli_rank_config(const gw_cli_run_config *c, uint64_t first_step)
+{
+    const optimiser_config chosen = {
+        .kind = strcmp(c->optimiser, "adam") == 0 ? OPTIMISER_ADAM : OPTIMISER_SGD,
+        .schedule = strcmp(c->schedule, "constant") == 0 ? SCHEDULE_CONSTANT
+                    : strcmp(c->schedule, "step") == 0   ? SCHEDULE_STEP
+                                                         : SCHEDULE_COSINE,
+        .rate = (float)c->rate,
+        .warmup = c->warmup,
+        .momentum = (float)c->momentum,
+        .decay = (float)c->decay};
+    return (rank_config){.model = c->model,
+                         .batch = (size_t)c->batch,
+                         .seed = c->seed,
+                         .steps = c->steps,
+                         .first_step = first_step,
+                         .optimiser = chosen,
+                         .plan = {.spec = c->spec,
+                                  .route = strcmp(c->route, "default") == 0 ? NULL : c->route,
+                                  .fuse_below = c->fuse_below},
+                         .ranks_per_node = (uint32_t)c->ranks_per_node};
+}
+
+/* ---- before the first step ---- */
+
+/* Rank 0: what there is to sum up goes on where the checkpoint left it. */
+static gw_status go_on(gw_cli_run *run, const gw_cli_training *t, gw_why *why)
+{
+    uint64_t sent[RANK_FIRST_PARAM + MODEL_MAX_PARAMS], dense[RANK_FIRST_PARAM + MODEL_MAX_PARAMS];
+    const gw_status status =
+        gw_cli_checkpoint_read(run->folder, t->first_step, NULL, sent, dense, run->n_layers, why);
+    for (size_t i = 0; i < run->n_layers && status == GW_OK; i++) {
+        run->layers[i].bytes_sent = sent[i];
+        run->layers[i].dense_bytes = dense[i];
+    }
+    return status;
+}
+
+/* Rank 0: that the folder takes what will be written, two checkpoints at a time. */
+static gw_status prepare_folder(gw_cli_run *run, const rank *r, gw_why *why)
+{
+    size_t bytes = 0;
+    gw_status status = gw_cli_checkpoint_bytes(r, &bytes, why);
+    if (status == GW_OK) {
+        status = gw_cli_file_probe(run->folder, 2 * bytes, why);
+    }
+    return status == GW_OK ? gw_cli_run_write(run, why) : status;
+}
+
+static gw_status open_seat(seat *s, gw_comm *comm, gw_why *why)
+{
+    const gw_cli_training *t = s->training;
+    const rank_config config = gw_cli_rank_config(&t->run->config, t->first_step);
+    gw_status status = rank_create(&config, t->data, comm, &s->rank, why);
+    if (status != GW_OK) {
+        return status; /* the others may be in the middle of theirs: no word with them here */
+    }
+    if (t->resumed) {
+        status = gw_cli_checkpoint_load(t->run->folder, t->first_step, s->rank, why);
+    }
+    if (status == GW_OK && s->run) {
+        status = gw_cli_describe_layers(s->run, s->rank, why);
+        if (status == GW_OK && t->resumed) {
+            status = go_on(s->run, t, why);
+        }
+        if (status == GW_OK && t->pace.sample > 0) {
+            status = gw_cli_sampler_open(&s->sampler, s->rank, why);
+        }
+        if (status == GW_OK) {
+            status = prepare_folder(s->run, s->rank, why);
+        }
+    }
+    s->saved = t->resumed ? t->first_step : UINT64_MAX;
+    return gw_cli_train_agree(comm, status, why);
+}
+
+/* ---- steps ---- */
+
+static gw_status note_step(gw_cli_run *run, const rank *r, const rank_stats *stats, gw_why *why)
+{
+    const gw_cli_run_step step = {.step = stats->step + 1,
+                                  .loss = stats->loss,
+                                  .seconds = stats->seconds,
+                                  .wait_seconds = stats->wait_seconds,
+                                  .bytes_sent = stats->bytes_sent,
+                                  .dense_bytes = stats->dense_bytes,
+                                  .non_finite = stats->non_finite};
+    for (size_t i = 0; i < run->n_layers; i++) {
+        const gw_layer_stats *l = &r->layers[i];
+        run->layers[i].bytes_sent += l->bytes_sent[GW_LINK_INTRA] + l->bytes_sent[GW_LINK_INTER];
+        run->layers[i].dense_bytes += l->dense_bytes_sent;
+    }
+    return gw_cli_run_add_step(run, &step)
+               ? GW_OK
+               : gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to note a step");
+}
+
+/* All ranks. */
+static gw_status test(seat *s, uint64_t step, gw_why *why)
+{
+    loss l;
+    const gw_status status = rank_evaluate(s->rank, 0, &l, why);
+    if (status != GW_OK || !s->run) {
+        return status;
+    }
+    const double mean = l.sum / (double)l.rows;
+    const gw_cli_run_test result = {.step = step,
+                                    .seconds = gw_cli_run_seconds(s->run),
+                                    .accuracy = (double)l.right / (double)l.rows,
+                                    .loss = mean,
+                                    .bits = mean / log(2)};
+    if (!gw_cli_run_add_test(s->run, &result)) {
+        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to note a test");
+    }
+    gw_cli_progress_test(&s->training->progress, s->run);
+    return GW_OK;
+}
+
+static gw_status save(seat *s, uint64_t step, gw_why *why)
+{
+    const gw_cli_training *t = s->training;
+    if (s->saved == step) {
+        return GW_OK;
+    }
+    s->saved = step;
+    return gw_cli_checkpoint_save(t->run, &t->pace, s->rank, step, why);
+}
+
+static bool is_due(uint64_t every, uint64_t step)
+{
+    return every != 0 && step % every == 0;
+}
+
+/* What rank 0 does with a step; then, where that took time, the others wait for it, so that the next step begins
+ * together. */
+static gw_status after_step(seat *s, const rank_stats *stats, bool sampled, gw_why *why)
+{
+    gw_status status = GW_OK;
+    if (s->run) {
+        status = note_step(s->run, s->rank, stats, why);
+        if (status == GW_OK && sampled) {
+            status = gw_cli_sample(&s->sampler, s->run, s->rank, stats, why);
+        }
+        gw_cli_progress_step(&s->training->progress, s->run);
+    }
+    return sampled ? gw_cli_train_agree(s->rank->comm, status, why) : status;
+}
+
+static gw_status run_steps(seat *s, uint64_t *done, bool *stopped, gw_why *why)
+{
+    const gw_cli_training *t = s->training;
+    const uint64_t steps = t->run->config.steps;
+    gw_status status = GW_OK;
+    *stopped = false;
+    for (*done = t->first_step; *done < steps && !*stopped && status == GW_OK;) {
+        const uint64_t step = *done + 1;
+        const bool sampled = is_due(t->pace.sample, step);
+        rank_stats stats;
+        s->rank->wants_stop = atomic_load(t->stop) != 0;
+        s->rank->kept = sampled ? s->sampler.gradients : NULL;
+        status = rank_step(s->rank, &stats, why);
+        if (status != GW_OK) {
+            break;
+        }
+        *done = step;
+        *stopped = stats.stop != 0 && step < steps;
+        status = after_step(s, &stats, sampled, why);
+        if (status == GW_OK && (step == steps || is_due(t->pace.every, step))) {
+            status = test(s, step, why);
+        }
+        if (status == GW_OK && step < steps && !*stopped && is_due(t->pace.checkpoint, step)) {
+            status = save(s, step, why);
+        }
+    }
+    return status;
+}
+
+/* The last checkpoint, then what became of the run. */
+static gw_status end(seat *s, uint64_t done, bool stopped, gw_why *why)
+{
+    gw_status status = save(s, done, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (s->run) {
+        s->run->state = stopped ? "interrupted" : "finished";
+        status = gw_cli_run_write(s->run, why);
+    }
+    return gw_cli_train_agree(s->rank->comm, status, why);
+}
+
+static gw_status train(seat *s, gw_comm *comm, gw_why *why)
+{
+    uint64_t done = 0;
+    bool stopped = false;
+    gw_status status = open_seat(s, comm, why);
+    if (status == GW_OK) {
+        status = save(s, s->training->first_step, why); /* a disk that is full says so now */
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    if (s->run) {
+        gw_cli_progress_begin(&s->training->progress, s->run);
+    }
+    status = run_steps(s, &done, &stopped, why);
+    if (s->run) {
+        gw_cli_progress_end(&s->training->progress);
+    }
+    return status == GW_OK ? end(s, done, stopped, why) : status;
+}
+
+gw_status gw_cli_train_rank(gw_cli_training *t, gw_comm *comm, gw_why *why)
+{
+    seat s = {.training = t, .run = comm->rank == 0 ? t->run : NULL};
+    gw_status status = train(&s, comm, why);
+    if (status != GW_OK) {
+        comm->table->abort(comm, why->text[0] ? why->text : "its training failed");
+    }
+    if (status != GW_OK && s.run) {
+        gw_why other = {""};
+        s.run->state = "failed";
+        s.run->error = *why;
+        if (s.run->n_layers > 0) {
+            (void)gw_cli_run_write(s.run, &other); /* the first failure is the one to tell */
+        }
+    }
+    gw_cli_sampler_close(&s.sampler);
+    rank_destroy(s.rank);
+    return status;
+}

@@ -1,0 +1,87 @@
+/* What a run gathers; see train_run.h. */
+#include "train_run.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Room for one more of `size` bytes behind n, doubling at powers of two. */
+static bool grow(void **items, size_t n, size_t size)
+{
+    if (n != 0 && (n & (n - 1)) != 0) {
+        return true;
+    }
+    void *more = realloc(*items, (n == 0 ? 1 : 2 * n) * size);
+    *items = more ? more : *items;
+    return more;
+}
+
+bool gw_cli_run_add_step(gw_cli_run *run, const gw_cli_run_step *step)
+{
+    void *items = run->steps;
+    const bool fine = grow(&items, run->n_steps, sizeof *run->steps);
+    run->steps = items;
+    if (fine) {
+        run->steps[run->n_steps++] = *step;
+    }
+    return fine;
+}
+
+bool gw_cli_run_add_test(gw_cli_run *run, const gw_cli_run_test *test)
+{
+    void *items = run->tests;
+    const bool fine = grow(&items, run->n_tests, sizeof *run->tests);
+    run->tests = items;
+    if (fine) {
+        run->tests[run->n_tests++] = *test;
+    }
+    return fine;
+}
+
+gw_cli_run_sample *gw_cli_run_add_sample(gw_cli_run *run)
+{
+    void *items = run->samples;
+    gw_cli_run_sample sample = {.layers = calloc(run->n_layers + 1, sizeof *sample.layers)};
+    const bool fine = grow(&items, run->n_samples, sizeof *run->samples);
+    run->samples = items;
+    if (!fine || !sample.layers) {
+        free(sample.layers);
+        return NULL;
+    }
+    run->samples[run->n_samples] = sample;
+    return &run->samples[run->n_samples++];
+}
+
+void gw_cli_run_cut(gw_cli_run *run, uint64_t last)
+{
+    while (run->n_steps > 0 && run->steps[run->n_steps - 1].step > last) {
+        run->n_steps--;
+    }
+    while (run->n_tests > 0 && run->tests[run->n_tests - 1].step > last) {
+        run->n_tests--;
+    }
+    while (run->n_samples > 0 && run->samples[run->n_samples - 1].step > last) {
+        free(run->samples[--run->n_samples].layers);
+    }
+}
+
+double gw_cli_run_seconds(const gw_cli_run *run)
+{
+    double sum = 0;
+    for (size_t i = 0; i < run->n_steps; i++) {
+        sum += run->steps[i].seconds;
+    }
+    return sum;
+}
+
+void gw_cli_run_free(gw_cli_run *run)
+{
+    for (size_t i = 0; i < run->n_samples; i++) {
+        free(run->samples[i].layers);
+    }
+    free(run->layers);
+    free(run->steps);
+    free(run->tests);
+    free(run->samples);
+    json_decref(run->read);
+    *run = (gw_cli_run){0};
+}

@@ -1,0 +1,84 @@
+/* A training run: what was asked for and what happened, as docs/run-format.md has it. */
+#ifndef GW_CLI_TRAIN_RUN_H
+#define GW_CLI_TRAIN_RUN_H
+
+#include <gradwire/gradwire.h>
+
+#include "train_record.h"
+
+enum { GW_CLI_RUN_PATH = 1024 };
+
+typedef struct gw_cli_run_config {
+    const char *model, *engine, *spec, *route, *optimiser, *schedule, *data;
+    uint64_t ranks, ranks_per_node, batch, steps, seed, fuse_below, warmup;
+    double link, latency; /* bytes a second, seconds */
+    double rate, momentum, decay;
+} gw_cli_run_config;
+
+typedef struct gw_cli_run_layer {
+    const char *name, *kind, *spec, *route;
+    uint64_t elements, bytes_sent, dense_bytes;
+    bool fused;
+    char name_text[64], spec_text[192], route_text[GW_ROUTE_TEXT]; /* of a run that is under way */
+} gw_cli_run_layer;
+
+typedef struct gw_cli_run_step {
+    uint64_t step; /* from 1 */
+    double loss, seconds, wait_seconds;
+    uint64_t bytes_sent, dense_bytes, non_finite;
+} gw_cli_run_step;
+
+typedef struct gw_cli_run_test {
+    uint64_t step;
+    double seconds, accuracy, loss, bits;
+} gw_cli_run_test;
+
+typedef struct gw_cli_sample_layer {
+    double posted, begun, arrived, encode_seconds, decode_seconds, rel_error;
+    uint64_t bytes_sent, dense_bytes;
+} gw_cli_sample_layer;
+
+typedef struct gw_cli_run_sample {
+    uint64_t step;
+    double backward_seconds, forward_seconds, update_seconds;
+    gw_cli_sample_layer *layers; /* as many as the run has */
+} gw_cli_run_sample;
+
+/* Starts zeroed. */
+typedef struct gw_cli_run {
+    char folder[GW_CLI_RUN_PATH];
+    gw_cli_run_config config;
+    char started[32];
+    const char *state;
+    gw_why error; /* words, if it failed */
+    uint64_t weights;
+    gw_cli_run_layer *layers;
+    size_t n_layers;
+    gw_cli_run_step *steps;
+    size_t n_steps;
+    gw_cli_run_test *tests;
+    size_t n_tests;
+    gw_cli_run_sample *samples;
+    size_t n_samples;
+    json_t *read; /* words of a run that was read lie in it */
+} gw_cli_run;
+
+extern const gw_cli_fields GW_CLI_RUN_CONFIG; /* of gw_cli_run_config */
+
+/* False: no memory. */
+bool gw_cli_run_add_step(gw_cli_run *run, const gw_cli_run_step *step);
+bool gw_cli_run_add_test(gw_cli_run *run, const gw_cli_run_test *test);
+/* A sample whose layers are zeros; NULL: no memory. */
+gw_cli_run_sample *gw_cli_run_add_sample(gw_cli_run *run);
+/* Drops what came after step `last`. */
+void gw_cli_run_cut(gw_cli_run *run, uint64_t last);
+double gw_cli_run_seconds(const gw_cli_run *run); /* of all its steps */
+void gw_cli_run_free(gw_cli_run *run);
+
+json_t *gw_cli_run_json(const gw_cli_run *run); /* NULL: no memory */
+/* run.json of run->folder, beside and renamed. */
+gw_status gw_cli_run_write(const gw_cli_run *run, gw_why *why);
+/* run.json of run->folder, strictly. */
+gw_status gw_cli_run_read(gw_cli_run *run, gw_why *why);
+
+#endif

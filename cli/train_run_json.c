@@ -1,0 +1,288 @@
+/* run.json, written and read; see train_run.h. */
+#include "train_run.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "json_out.h"
+#include "train_files.h"
+
+#define FORMAT "gradwire.run/1"
+#define COUNT(type, key)                                                                           \
+    {                                                                                              \
+#        key, GW_CLI_FIELD_COUNT, offsetof(type, key)                                              \
+    }
+#define NUMBER(type, key)                                                                          \
+    {                                                                                              \
+#        key, GW_CLI_FIELD_NUMBER, offsetof(type, key)                                             \
+    }
+#define TEXT(type, key)                                                                            \
+    {                                                                                              \
+#        key, GW_CLI_FIELD_TEXT, offsetof(type, key)                                               \
+    }
+#define FIELDS(items)                                                                              \
+    {                                                                                              \
+        items, sizeof(items) / sizeof *items                                                       \
+    }
+
+typedef gw_cli_run_config config;
+static const gw_cli_field CONFIG_FIELDS[] = {
+    TEXT(config, model),
+    TEXT(config, engine),
+    COUNT(config, ranks),
+    COUNT(config, ranks_per_node),
+    COUNT(config, batch),
+    COUNT(config, steps),
+    COUNT(config, seed),
+    TEXT(config, spec),
+    TEXT(config, route),
+    COUNT(config, fuse_below),
+    {"link_bytes_per_second", GW_CLI_FIELD_NUMBER, offsetof(config, link)},
+    {"latency_seconds", GW_CLI_FIELD_NUMBER, offsetof(config, latency)},
+    TEXT(config, optimiser),
+    NUMBER(config, rate),
+    COUNT(config, warmup),
+    NUMBER(config, momentum),
+    NUMBER(config, decay),
+    TEXT(config, schedule),
+    TEXT(config, data)};
+const gw_cli_fields GW_CLI_RUN_CONFIG = FIELDS(CONFIG_FIELDS);
+
+typedef gw_cli_run_layer layer;
+static const gw_cli_field LAYER_FIELDS[] = {
+    TEXT(layer, name),        TEXT(layer, kind),
+    COUNT(layer, elements),   TEXT(layer, spec),
+    TEXT(layer, route),       {"fused", GW_CLI_FIELD_FLAG, offsetof(layer, fused)},
+    COUNT(layer, bytes_sent), COUNT(layer, dense_bytes)};
+static const gw_cli_fields LAYER = FIELDS(LAYER_FIELDS);
+
+typedef gw_cli_run_step step;
+static const gw_cli_field STEP_FIELDS[] = {COUNT(step, step),       NUMBER(step, loss),
+                                           NUMBER(step, seconds),   NUMBER(step, wait_seconds),
+                                           COUNT(step, bytes_sent), COUNT(step, dense_bytes),
+                                           COUNT(step, non_finite)};
+static const gw_cli_fields STEP = FIELDS(STEP_FIELDS);
+
+typedef gw_cli_run_test test;
+static const gw_cli_field TEST_FIELDS[] = {COUNT(test, step), NUMBER(test, seconds),
+                                           NUMBER(test, accuracy), NUMBER(test, loss),
+                                           NUMBER(test, bits)};
+static const gw_cli_fields TEST = FIELDS(TEST_FIELDS);
+
+typedef gw_cli_run_sample sample;
+static const gw_cli_field SAMPLE_FIELDS[] = {COUNT(sample, step), NUMBER(sample, backward_seconds),
+                                             NUMBER(sample, forward_seconds),
+                                             NUMBER(sample, update_seconds)};
+static const gw_cli_fields SAMPLE = FIELDS(SAMPLE_FIELDS);
+
+typedef gw_cli_sample_layer part;
+static const gw_cli_field PART_FIELDS[] = {
+    NUMBER(part, posted),         NUMBER(part, begun),          NUMBER(part, arrived),
+    NUMBER(part, encode_seconds), NUMBER(part, decode_seconds), COUNT(part, bytes_sent),
+    COUNT(part, dense_bytes),     NUMBER(part, rel_error)};
+static const gw_cli_fields PART = FIELDS(PART_FIELDS);
+
+/* ---- out ---- */
+
+static json_t *array_of(const gw_cli_fields *fields, const void *items, size_t n, size_t size)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < n; i++) {
+        const void *one = (const char *)items + i * size;
+        if (json_array_append_new(array, gw_cli_record_json(fields, one)) != 0) {
+            json_decref(array);
+            array = NULL;
+        }
+    }
+    return array;
+}
+
+static json_t *samples_of(const gw_cli_run *run)
+{
+    json_t *array = array_of(&SAMPLE, run->samples, run->n_samples, sizeof *run->samples);
+    for (size_t i = 0; array && i < run->n_samples; i++) {
+        json_t *parts =
+            array_of(&PART, run->samples[i].layers, run->n_layers, sizeof *run->samples[i].layers);
+        if (json_object_set_new(json_array_get(array, i), "layers", parts) != 0) {
+            json_decref(array);
+            array = NULL;
+        }
+    }
+    return array;
+}
+
+json_t *gw_cli_run_json(const gw_cli_run *run)
+{
+    json_t *all = json_pack(
+        "{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "format", FORMAT, "gradwire",
+        gw_version_string(), "started", run->started, "state", run->state, "config",
+        gw_cli_record_json(&GW_CLI_RUN_CONFIG, &run->config), "weights",
+        gw_cli_json_count(run->weights), "layers",
+        array_of(&LAYER, run->layers, run->n_layers, sizeof *run->layers), "steps",
+        array_of(&STEP, run->steps, run->n_steps, sizeof *run->steps), "tests",
+        array_of(&TEST, run->tests, run->n_tests, sizeof *run->tests), "samples", samples_of(run));
+    if (all && run->error.text[0] != '\0') {
+        (void)json_object_set_new(all, "error", json_string(run->error.text));
+    }
+    return all;
+}
+
+gw_status gw_cli_run_write(const gw_cli_run *run, gw_why *why)
+{
+    char path[GW_CLI_RUN_PATH];
+    gw_status status = gw_cli_path(path, sizeof path, run->folder, "run.json", why);
+    if (status != GW_OK) {
+        return status;
+    }
+    json_t *all = gw_cli_run_json(run);
+    char *text = all ? json_dumps(all, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
+    json_decref(all);
+    if (!text) {
+        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to write run.json");
+    }
+    status = gw_cli_file_replace(path, text, strlen(text), why);
+    free(text);
+    return status;
+}
+
+/* ---- in ---- */
+
+static gw_status read_array(const json_t *root, const char *key, const gw_cli_fields *fields,
+                            size_t more, size_t size, void **items, size_t *n, gw_why *why)
+{
+    const json_t *array = json_object_get(root, key);
+    *items = NULL;
+    if (!json_is_array(array)) {
+        return gw_cli_train_fail(why, GW_ERR_CORRUPT, "run.json: '%s' is not an array", key);
+    }
+    const size_t count = json_array_size(array);
+    /* a power of two, as growing wants it */
+    size_t room = 1;
+    while (room < count + 1) {
+        room *= 2;
+    }
+    *items = calloc(room, size);
+    if (!*items) {
+        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to read run.json");
+    }
+    gw_status status = GW_OK;
+    for (size_t i = 0; i < count && status == GW_OK; i++) {
+        char where[64];
+        (void)snprintf(where, sizeof where, "run.json: %s[%zu]", key, i);
+        status = gw_cli_record_read(fields, json_array_get(array, i), more, where,
+                                    (char *)*items + i * size, why);
+        *n = i + 1;
+    }
+    return status;
+}
+
+static gw_status read_samples(gw_cli_run *run, const json_t *root, gw_why *why)
+{
+    void *items = NULL;
+    gw_status status =
+        read_array(root, "samples", &SAMPLE, 1, sizeof *run->samples, &items, &run->n_samples, why);
+    run->samples = items;
+    for (size_t i = 0; run->samples && i < run->n_samples && status == GW_OK; i++) {
+        const json_t *one = json_array_get(json_object_get(root, "samples"), i);
+        size_t n = 0;
+        void *parts = NULL;
+        status = read_array(one, "layers", &PART, 0, sizeof *run->samples->layers, &parts, &n, why);
+        run->samples[i].layers = parts;
+        if (status == GW_OK && n != run->n_layers) {
+            status = gw_cli_train_fail(why, GW_ERR_CORRUPT,
+                                       "run.json: samples[%zu] has %zu layers, not %zu", i, n,
+                                       run->n_layers);
+        }
+    }
+    return status;
+}
+
+/* In order, one after the other: what is cut off later relies on it. */
+static gw_status check_steps(const gw_cli_run *run, gw_why *why)
+{
+    for (size_t i = 0; run->steps && i < run->n_steps; i++) {
+        if (run->steps[i].step != i + 1) {
+            return gw_cli_train_fail(why, GW_ERR_CORRUPT, "run.json: steps[%zu] is step %llu", i,
+                                     (unsigned long long)run->steps[i].step);
+        }
+    }
+    return GW_OK;
+}
+
+static gw_status read_arrays(gw_cli_run *run, const json_t *root, gw_why *why)
+{
+    void *items = NULL;
+    gw_status status =
+        read_array(root, "layers", &LAYER, 0, sizeof *run->layers, &items, &run->n_layers, why);
+    run->layers = items;
+    if (status == GW_OK) {
+        status =
+            read_array(root, "steps", &STEP, 0, sizeof *run->steps, &items, &run->n_steps, why);
+        run->steps = items;
+    }
+    if (status == GW_OK) {
+        status =
+            read_array(root, "tests", &TEST, 0, sizeof *run->tests, &items, &run->n_tests, why);
+        run->tests = items;
+    }
+    if (status == GW_OK) {
+        status = read_samples(run, root, why);
+    }
+    return status == GW_OK ? check_steps(run, why) : status;
+}
+
+static gw_status read_root(gw_cli_run *run, const json_t *root, gw_why *why)
+{
+    const char *const texts[] = {"format", "gradwire", "started", "state"};
+    static const char *const states[] = {"running", "finished", "interrupted", "failed"};
+    const char *value[4];
+    for (size_t i = 0; i < 4; i++) {
+        value[i] = json_string_value(json_object_get(root, texts[i]));
+        if (!value[i]) {
+            return gw_cli_train_fail(why, GW_ERR_CORRUPT, "run.json: '%s' is not a text", texts[i]);
+        }
+    }
+    if (strcmp(value[0], FORMAT) != 0) {
+        return gw_cli_train_fail(why, GW_ERR_VERSION, "run.json: format '%.40s', not " FORMAT,
+                                 value[0]);
+    }
+    (void)snprintf(run->started, sizeof run->started, "%s", value[2]);
+    for (size_t i = 0; i < 4; i++) {
+        run->state = strcmp(value[3], states[i]) == 0 ? states[i] : run->state;
+    }
+    const json_t *weights = json_object_get(root, "weights");
+    const json_t *error = json_object_get(root, "error");
+    if (!run->state || !json_is_integer(weights) || (error && !json_is_string(error)) ||
+        json_object_size(root) != (error ? 11 : 10)) {
+        return gw_cli_train_fail(why, GW_ERR_CORRUPT,
+                                 "run.json: 'state', 'weights' or 'error' is wrong, or a key is "
+                                 "not known here");
+    }
+    run->weights = (uint64_t)json_integer_value(weights);
+    return gw_cli_record_read(&GW_CLI_RUN_CONFIG, json_object_get(root, "config"), 0,
+                              "run.json: config", &run->config, why);
+}
+
+gw_status gw_cli_run_read(gw_cli_run *run, gw_why *why)
+{
+    char path[GW_CLI_RUN_PATH];
+    void *bytes = NULL;
+    size_t size = 0;
+    json_error_t error;
+    gw_status status = gw_cli_path(path, sizeof path, run->folder, "run.json", why);
+    if (status == GW_OK) {
+        status = gw_cli_file_load(path, &bytes, &size, why);
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    run->read = json_loadb(bytes, size, JSON_REJECT_DUPLICATES, &error);
+    free(bytes);
+    if (!run->read) {
+        return gw_cli_train_fail(why, GW_ERR_CORRUPT, "%.120s: line %d: %.80s", path, error.line,
+                                 error.text);
+    }
+    status = read_root(run, run->read, why);
+    return status == GW_OK ? read_arrays(run, run->read, why) : status;
+}

@@ -1,0 +1,164 @@
+/* Samples; see train_sample.h. */
+#include "train_sample.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* ---- the layers ---- */
+
+static void plan_text(const planned *p, gw_cli_run_layer *to)
+{
+    if (!p->compressed ||
+        gw_params_print(&p->params, to->spec_text, sizeof to->spec_text) != GW_OK) {
+        (void)snprintf(to->spec_text, sizeof to->spec_text, "dense");
+    }
+    if (!p->compressed ||
+        (gw_route_name_of(&p->route, to->route_text, sizeof to->route_text) != GW_OK &&
+         gw_route_print(&p->route, to->route_text, sizeof to->route_text) != GW_OK)) {
+        (void)snprintf(to->route_text, sizeof to->route_text, "dense");
+    }
+    to->name = to->name_text;
+    to->spec = to->spec_text;
+    to->route = to->route_text;
+}
+
+gw_status gw_cli_describe_layers(gw_cli_run *run, const rank *r, gw_why *why)
+{
+    static const char *const KINDS[] = {"bias", "linear", "conv", "lstm", "embedding"};
+    free(run->layers);
+    run->n_layers = RANK_FIRST_PARAM + r->model->n_params;
+    run->layers = calloc(run->n_layers, sizeof *run->layers);
+    run->weights = r->model->count;
+    if (!run->layers) {
+        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for %zu layers", run->n_layers);
+    }
+    gw_cli_run_layer *to = run->layers;
+    *to = (gw_cli_run_layer){
+        .kind = "loss", .name_text = "loss", .elements = sizeof r->said / sizeof *r->said};
+    const planned dense = {0};
+    plan_text(&dense, to++);
+    gw_status status = GW_OK;
+    for (size_t i = 0; i < r->model->n_params && status == GW_OK; i++, to++) {
+        const param *p = r->model->params[i];
+        planned plan;
+        status = plan_param(&r->config.plan, p, &plan, why);
+        to->kind = KINDS[p->kind];
+        to->elements = p->count;
+        (void)snprintf(to->name_text, sizeof to->name_text, "%s", p->name);
+        if (status == GW_OK) {
+            plan_text(&plan, to);
+        }
+    }
+    for (size_t i = 0; i < run->n_layers; i++) {
+        run->layers[i].fused = run->layers[i].elements < r->config.plan.fuse_below;
+    }
+    return status;
+}
+
+/* ---- the error ---- */
+
+gw_status gw_cli_sampler_open(gw_cli_sampler *s, const rank *r, gw_why *why)
+{
+    gw_status status = GW_OK;
+    for (size_t i = 0; i < r->model->n_params && status == GW_OK; i++) {
+        const param *p = r->model->params[i];
+        planned plan;
+        size_t payload = 0, workspace = 0;
+        status = plan_param(&r->config.plan, p, &plan, why);
+        if (status == GW_OK && plan.compressed) {
+            status = gw_payload_bound(&plan.params, p->count, &payload);
+        }
+        if (status == GW_OK && plan.compressed) {
+            status = gw_codec_workspace(&plan.params, GW_F32, p->count, 0, 1, &workspace);
+        }
+        s->payload_bytes = payload > s->payload_bytes ? payload : s->payload_bytes;
+        s->workspace_bytes = workspace > s->workspace_bytes ? workspace : s->workspace_bytes;
+    }
+    s->gradients = calloc(r->model->room, sizeof *s->gradients);
+    s->decoded = calloc(r->model->room, sizeof *s->decoded);
+    s->payload = malloc(s->payload_bytes + 1);
+    s->workspace = malloc(s->workspace_bytes + 1);
+    if (status == GW_OK && (!s->gradients || !s->decoded || !s->payload || !s->workspace)) {
+        status = gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for samples");
+    }
+    return status;
+}
+
+void gw_cli_sampler_close(gw_cli_sampler *s)
+{
+    free(s->gradients);
+    free(s->decoded);
+    free(s->payload);
+    free(s->workspace);
+    *s = (gw_cli_sampler){0};
+}
+
+/* Of coding the tensor once, as gw_layer_stats.rel_error is; NaN: cannot be said. */
+static double rel_error(gw_cli_sampler *s, const gw_params *params, const gw_stream *stream,
+                        const float *x, size_t count)
+{
+    const gw_exec exec = {.workspace = {s->workspace, s->workspace_bytes}};
+    const gw_tensor in = {(void *)(uintptr_t)x, count, GW_F32};
+    gw_tensor out = {s->decoded, count, GW_F32};
+    size_t written = 0;
+    double lost = 0, size = 0;
+    if (gw_encode(params, &exec, stream, &in, s->payload, s->payload_bytes, &written, NULL) !=
+            GW_OK ||
+        gw_decode(params, &exec, s->payload, written, GW_SET, &out, NULL) != GW_OK) {
+        return (double)NAN;
+    }
+    for (size_t i = 0; i < count; i++) {
+        const double d = (double)x[i] - (double)s->decoded[i];
+        lost += d * d;
+        size += (double)x[i] * (double)x[i];
+    }
+    return lost == 0 ? 0 : lost / size;
+}
+
+static gw_status errors(gw_cli_sampler *s, gw_cli_sample_layer *layers, const rank *r,
+                        uint64_t step, gw_why *why)
+{
+    gw_status status = GW_OK;
+    for (size_t i = 0; i < r->model->n_params && status == GW_OK; i++) {
+        const param *p = r->model->params[i];
+        const gw_stream stream = {.seed = r->config.seed,
+                                  .step = step,
+                                  .tensor = RANK_FIRST_PARAM + i,
+                                  .rank = r->comm->rank};
+        planned plan;
+        status = plan_param(&r->config.plan, p, &plan, why);
+        if (status == GW_OK && plan.compressed) {
+            layers[RANK_FIRST_PARAM + i].rel_error =
+                rel_error(s, &plan.params, &stream,
+                          s->gradients + (p->gradient - r->model->gradients), p->count);
+        }
+    }
+    return status;
+}
+
+gw_status gw_cli_sample(gw_cli_sampler *s, gw_cli_run *run, const rank *r, const rank_stats *stats,
+                        gw_why *why)
+{
+    gw_cli_run_sample *sample = gw_cli_run_add_sample(run);
+    if (!sample) {
+        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for a sample");
+    }
+    sample->step = stats->step + 1;
+    sample->backward_seconds = stats->backward_seconds;
+    sample->forward_seconds = stats->forward_seconds;
+    sample->update_seconds = stats->update_seconds;
+    for (size_t i = 0; i < run->n_layers; i++) {
+        const gw_layer_stats *l = &r->layers[i];
+        sample->layers[i] = (gw_cli_sample_layer){.posted = l->posted,
+                                                  .begun = l->begun,
+                                                  .arrived = l->arrived,
+                                                  .encode_seconds = l->encode_seconds,
+                                                  .decode_seconds = l->decode_seconds,
+                                                  .bytes_sent = l->bytes_sent[GW_LINK_INTRA] +
+                                                                l->bytes_sent[GW_LINK_INTER],
+                                                  .dense_bytes = l->dense_bytes_sent,
+                                                  .rel_error = (double)NAN};
+    }
+    return errors(s, sample->layers, r, stats->step, why);
+}

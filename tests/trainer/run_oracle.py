@@ -1,0 +1,111 @@
+#!/usr/bin/env python3
+"""A second reader of run folders, written from docs/run-format.md alone: run_oracle.py RUN...
+
+check(folder) raises AssertionError with the place and the reason, or returns run.json.
+"""
+
+import json
+import math
+import pathlib
+import re
+import sys
+
+COUNT, NUMBER, MAYBE, TEXT, FLAG = "count", "number", "number or null", "text", "flag"
+CONFIG = dict(model=TEXT, engine=TEXT, ranks=COUNT, ranks_per_node=COUNT, batch=COUNT, steps=COUNT, seed=COUNT, spec=TEXT, route=TEXT,
+              fuse_below=COUNT, link_bytes_per_second=NUMBER, latency_seconds=NUMBER, optimiser=TEXT, rate=NUMBER, warmup=COUNT,
+              momentum=NUMBER, decay=NUMBER, schedule=TEXT, data=TEXT)
+LAYER = dict(name=TEXT, kind=TEXT, elements=COUNT, spec=TEXT, route=TEXT, fused=FLAG, bytes_sent=COUNT, dense_bytes=COUNT)
+STEP = dict(step=COUNT, loss=MAYBE, seconds=NUMBER, wait_seconds=NUMBER, bytes_sent=COUNT, dense_bytes=COUNT, non_finite=COUNT)
+TEST = dict(step=COUNT, seconds=NUMBER, accuracy=NUMBER, loss=MAYBE, bits=MAYBE)
+SAMPLE = dict(step=COUNT, backward_seconds=NUMBER, forward_seconds=NUMBER, update_seconds=NUMBER, layers=list)
+SAMPLE_LAYER = dict(posted=NUMBER, begun=NUMBER, arrived=NUMBER, encode_seconds=NUMBER, decode_seconds=NUMBER, bytes_sent=COUNT,
+                    dense_bytes=COUNT, rel_error=MAYBE)
+ROOT = dict(format=TEXT, gradwire=TEXT, started=TEXT, state=TEXT, config=dict, weights=COUNT, layers=list, steps=list, tests=list,
+            samples=list)
+
+
+def no_constant(word):
+    raise AssertionError(f"{word} is not JSON")
+
+
+def no_duplicates(pairs):
+    keys = [key for key, _ in pairs]
+    assert len(keys) == len(set(keys)), f"a key twice among {keys}"
+    return dict(pairs)
+
+
+def fits(value, kind):
+    if kind in (list, dict):
+        return isinstance(value, kind)
+    if kind == TEXT:
+        return isinstance(value, str) and value != ""
+    if kind == FLAG:
+        return isinstance(value, bool)
+    if isinstance(value, bool):
+        return False
+    if kind == COUNT:
+        return isinstance(value, int) and value >= 0
+    return (value is None and kind == MAYBE) or (isinstance(value, (int, float)) and math.isfinite(value) and value >= 0)
+
+
+def check_object(value, kinds, where):
+    assert isinstance(value, dict), f"{where}: not an object"
+    assert set(value) == set(kinds), f"{where}: keys {sorted(set(value) ^ set(kinds))}"
+    for key, kind in kinds.items():
+        assert fits(value[key], kind), f"{where}.{key}: {value[key]!r} is not a {kind}"
+
+
+def check_order(run):
+    done = len(run["steps"])
+    assert [s["step"] for s in run["steps"]] == list(range(1, done + 1)), "steps are not 1, 2, 3, ..."
+    assert done <= run["config"]["steps"] and (run["state"] != "finished" or done == run["config"]["steps"]), "steps and state"
+    for name in ("tests", "samples"):
+        at = [one["step"] for one in run[name]]
+        assert at == sorted(set(at)) and all(1 <= step <= done for step in at), f"{name} at steps {at}"
+    if run["state"] == "finished":
+        assert run["tests"] and run["tests"][-1]["step"] == done, "the last step was not tested"
+    for one in run["tests"]:
+        trained = sum(s["seconds"] for s in run["steps"][: one["step"]])
+        assert math.isclose(one["seconds"], trained, rel_tol=1e-9), f"test at {one['step']}: {one['seconds']} s, steps took {trained}"
+        assert one["accuracy"] <= 1 and math.isclose(one["bits"], one["loss"] / math.log(2), rel_tol=1e-9), f"test at {one['step']}"
+
+
+def check_bytes(run):
+    """What layers sent is what steps sent."""
+    if run["state"] == "finished":
+        for key in ("bytes_sent", "dense_bytes"):
+            assert sum(layer[key] for layer in run["layers"]) == sum(step[key] for step in run["steps"]), f"{key} of layers and of steps"
+    for step in run["steps"]:
+        assert step["wait_seconds"] <= step["seconds"], f"step {step['step']} waited longer than it took"
+
+
+def check(folder):
+    text = (pathlib.Path(folder) / "run.json").read_text()
+    run = json.loads(text, parse_constant=no_constant, object_pairs_hook=no_duplicates)
+    check_object(run, dict(ROOT, **({"error": TEXT} if run.get("state") == "failed" else {})), "run.json")
+    assert run["format"] == "gradwire.run/1" and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", run["started"])
+    assert run["state"] in ("running", "finished", "interrupted", "failed"), run["state"]
+    check_object(run["config"], CONFIG, "config")
+    for key, kinds in (("layers", LAYER), ("steps", STEP), ("tests", TEST), ("samples", SAMPLE)):
+        for i, one in enumerate(run[key]):
+            check_object(one, kinds, f"{key}[{i}]")
+    assert run["weights"] == sum(layer["elements"] for layer in run["layers"] if layer["kind"] != "loss")
+    assert {layer["kind"] for layer in run["layers"]} <= {"bias", "linear", "conv", "lstm", "embedding", "loss"}
+    for i, sample in enumerate(run["samples"]):
+        assert len(sample["layers"]) == len(run["layers"]), f"samples[{i}] has {len(sample['layers'])} layers"
+        for layer, planned in zip(sample["layers"], run["layers"]):
+            check_object(layer, SAMPLE_LAYER, f"samples[{i}]: {planned['name']}")
+            assert (layer["rel_error"] is None) == (planned["spec"] == "dense"), f"samples[{i}]: {planned['name']}: {layer['rel_error']}"
+            assert layer["posted"] <= layer["begun"] <= layer["arrived"], f"samples[{i}]: {planned['name']} out of order"
+    check_order(run)
+    check_bytes(run)
+    return run
+
+
+def checkpoints(folder):
+    return sorted(p.name for p in pathlib.Path(folder).glob("checkpoint-*"))
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        print(name, check(name)["state"])
