@@ -1,17 +1,19 @@
 # Two doors: `make run` and `make test`. Both set up what is missing, build, and do it.
 # The build itself is CMake's: see CMakePresets.json.
 
-# Gradients to look at: real ones where they are, else generated ones.
-SHARED := ../shared/data/grads/gpt-kjv-step1500.safetensors
-# SPECS="-c natural:bits=8 -c dither:bits=3" tries others.
-GRADS ?= $(if $(wildcard $(SHARED)),$(SHARED),--generate 1Mi)
-
-SPECS ?= -c cast:to=bf16 -c natural:bits=9 -c natural:bits=8 -c ndither:bits=4 -c dither:bits=4 -c ndither:bits=3 -c dither:bits=2
+# What `make run` compares: COMPARE=dense,dither:bits=4 LINK=1gbit STEPS=1000 make run tries others.
+COMPARE ?= dense,cast:to=bf16,natural:bits=8,adacomp
+LINK ?= 200mbit
+LATENCY ?= 1ms
+STEPS ?= 300
 
 .PHONY: run test build clean
 
+# Four ranks, threads of one process on a link of their own, train the same network with each codec.
 run: build
-	build/release/cli/gradwire inspect $(GRADS) --total $(SPECS)
+	@rm -rf build/run
+	build/release/cli/gradwire train --compare $(COMPARE) --ranks 4 --link $(LINK) --latency $(LATENCY) --steps $(STEPS) --out build/run
+	@build/release/cli/gradwire report build/run -o build/run/report.html
 
 build:
 	@scripts/setup.sh run

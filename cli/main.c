@@ -21,6 +21,9 @@ int gw_cli_train(int argc, char **argv)
 }
 
 static const command COMMANDS[] = {
+    {"train", "train a network across a slow link; compare codecs", gw_cli_train},
+    {"report", "a page about training runs: what was sent, what it cost, how well it learned",
+     gw_cli_report},
     {"codec", "list the codecs and their parameters", gw_cli_codec},
     {"encode", "tensors of a file -> a frame (.gw)", gw_cli_encode},
     {"decode", "a frame -> .npy, .safetensors or .f32", gw_cli_decode},
@@ -28,26 +31,25 @@ static const command COMMANDS[] = {
      gw_cli_inspect},
     {"routes", "the ways a tensor can take to the sum over all ranks; one of them step by step",
      gw_cli_routes},
-    {"report", "a page about training runs: what was sent, what it cost, how well it learned",
-     gw_cli_report},
     {"bench", "speed of codecs and of exchanges on this machine", gw_cli_bench},
-    {"train", "train a network across a slow link; compare codecs", gw_cli_train},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };
 
 static void print_help(FILE *to)
 {
     (void)fprintf(to, "usage: gradwire COMMAND [options]\n\n"
-                      "Compresses gradients into frames, and back.\n\ncommands:\n");
+                      "Gradients in few bytes, between ranks on a slow network.\n\ncommands:\n");
     for (size_t i = 0; i < N_COMMANDS; i++) {
         (void)fprintf(to, "  %-10s %s\n", COMMANDS[i].name, COMMANDS[i].doc);
     }
     (void)fprintf(to, "  %-10s %s\n", "help", "help COMMAND: options and an example of a command");
-    (void)fprintf(to, "\nResults go to stdout, talk to stderr. Exit status: 0 fine, 1 failed,"
-                      " 2 misused.\n\noptions:\n"
-                      "  --version  the version of gradwire\n"
-                      "  --help     this text\n\nexample:\n"
-                      "  gradwire encode -c natural:bits=8 grads.npy -o grads.gw\n");
+    (void)fprintf(to,
+                  "\nResults go to stdout, talk to stderr. Exit status: 0 fine, 1 failed,"
+                  " 2 misused.\n\noptions:\n"
+                  "  --version  the version of gradwire\n"
+                  "  --help     this text\n\nexample:\n"
+                  "  gradwire train --link 200mbit --latency 1ms --compare dense,natural:bits=8\n"
+                  "  gradwire encode -c natural:bits=8 grads.npy -o grads.gw\n");
 }
 
 static const command *find_command(const char *name)
