@@ -8,6 +8,7 @@ int gw_cli_encode(int argc, char **argv);
 int gw_cli_decode(int argc, char **argv);
 int gw_cli_inspect(int argc, char **argv);
 int gw_cli_routes(int argc, char **argv);
+int gw_cli_adapt(int argc, char **argv);
 int gw_cli_bench(int argc, char **argv);
 
 #endif
