@@ -14,7 +14,7 @@
 
 typedef struct values {
     gw_cli_texts families, pins, groups;
-    const char *uniform, *alpha, *metric;
+    const char *uniform, *alpha, *metric, *min_ratio;
     uint64_t min_elements, header, seed;
     uint32_t buckets;
     bool keep_vectors, fast;
@@ -41,6 +41,8 @@ static const gw_cli_option OPTIONS[] = {
      "tensors of one dim are sent as they are"},
     {"min-elements", 0, GW_CLI_SIZE, offsetof(values, min_elements), "N",
      "so are tensors of fewer elements (0)"},
+    {"min-ratio", 0, GW_CLI_TEXT, offsetof(values, min_ratio), "R",
+     "lowrank only where its factors are R times smaller at the given rank (1)"},
     {"header", 0, GW_CLI_U64, offsetof(values, header), "N",
      "bytes that every message carries besides its payload (0)"},
     {"seed", 0, GW_CLI_U64, offsetof(values, seed), "N", "of the rank tables' start (0)"},
@@ -91,7 +93,7 @@ static double now_ms(void)
 /* ---- what is asked ---- */
 
 /* A number of 0 or more, or "inf"; nothing behind it. */
-static bool parse_alpha(const char *text, double *out)
+static bool parse_number(const char *text, double *out)
 {
     char *end = NULL;
     *out = strtod(text, &end);
@@ -142,8 +144,11 @@ static int prepare(job *j)
     if (gw_params_parse(&j->rules.uniform, v->uniform, &why) != GW_OK) {
         return gw_cli_misuse(&PAGE, "--default '%s': %s", v->uniform, why.text);
     }
-    if (!parse_alpha(v->alpha, &j->alpha)) {
+    if (!parse_number(v->alpha, &j->alpha)) {
         return gw_cli_misuse(&PAGE, "--alpha '%s' is not a number of 0 or more", v->alpha);
+    }
+    if (!parse_number(v->min_ratio, &j->rules.min_ratio)) {
+        return gw_cli_misuse(&PAGE, "--min-ratio '%s' is not a number of 0 or more", v->min_ratio);
     }
     while (j->metric <= GW_ADAPT_RELATIVE && strcmp(METRICS[j->metric], v->metric) != 0) {
         j->metric++;
@@ -433,7 +438,7 @@ static int adapt(const gw_cli_args *args, const values *v)
 int gw_cli_adapt(int argc, char **argv)
 {
     gw_cli_args args;
-    values v = {.alpha = "1", .metric = "norms"};
+    values v = {.alpha = "1", .metric = "norms", .min_ratio = "1"};
     int status = gw_cli_parse(&PAGE, argc, argv, &args, &v);
     if (status == GW_CLI_GO_ON) {
         status = adapt(&args, &v);

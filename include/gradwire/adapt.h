@@ -40,12 +40,16 @@ typedef struct gw_adapt_rules {
     size_t n_families;
     gw_params uniform; /* the default: what the budget is measured by; need not be of a family */
     uint64_t min_elements; /* smaller tensors are sent as they are */
-    int keep_vectors;      /* tensors of one dim or none are sent as they are, too */
+    double
+        min_ratio; /* so are, as far as lowrank goes, tensors that are not more than this many times
+                              as large as its factors; 0: 1. The published code: 2 */
+    int keep_vectors; /* tensors of one dim or none are sent as they are, too */
 } gw_adapt_rules;
 
 /* The levels of one tensor, at most `capacity` (GW_ADAPT_MOST_LEVELS is enough): level 0 is the tensor as it is, a
- * lossless cast, then each family's, then the default if it is none of these. lowrank only where 2·rank·(rows + cols) < elements at the
- * given rank, no rank above the matrix's own, and nothing that does not beat the tensor as it is.
+ * lossless cast, then each family's, then the default if it is none of these. lowrank
+ * only where its factors at the given rank are smaller by min_ratio, no rank above the matrix's own, and
+ * nothing that does not beat the tensor as it is.
  * *uniform is the index of the default: 0 where it does not apply to this tensor. */
 GW_API gw_status gw_adapt_levels(const gw_adapt_rules *rules, gw_dtype dtype, const uint64_t *dims,
                                  size_t n_dims, gw_params *levels, size_t capacity, size_t *n,

@@ -136,15 +136,16 @@ static gw_status add_ranks(list *l, const gw_params *family, gw_why *why)
                      why);
 }
 
-/* Whether low rank of the given rank at least halves the tensor: thin matrices and vectors are not worth it. */
-static int is_worth_it(const gw_params *family, uint64_t elements)
+/* Whether low rank is worth it for this tensor, at the given rank. */
+static int is_worth_it(const gw_params *family, uint64_t elements, double min_ratio)
 {
     const gw_level_matrix m = gw_level_matrix_of(family, elements);
     const uint64_t own = m.rows < m.cols ? m.rows : m.cols;
-    return 2 * (m.rows + m.cols) * (own < m.rank ? own : m.rank) < elements;
+    const uint64_t factors = (m.rows + m.cols) * (own < m.rank ? own : m.rank);
+    return (min_ratio > 1 ? min_ratio : 1) * (double)factors < (double)elements;
 }
 
-static gw_status add_family(list *l, const gw_params *family, gw_why *why)
+static gw_status add_family(list *l, const gw_params *family, double min_ratio, gw_why *why)
 {
     uint32_t unused;
     switch (gw_level_kind_of(family)) {
@@ -153,7 +154,7 @@ static gw_status add_family(list *l, const gw_params *family, gw_why *why)
     case GW_LEVEL_DENSITY:
         return add_densities(l, family, why);
     case GW_LEVEL_RANK:
-        return is_worth_it(family, l->elements) ? add_ranks(l, family, why) : GW_OK;
+        return is_worth_it(family, l->elements, min_ratio) ? add_ranks(l, family, why) : GW_OK;
     default:
         return add(l, family, &unused, why);
     }
@@ -214,8 +215,9 @@ gw_status gw_adapt_levels(const gw_adapt_rules *rules, gw_dtype dtype, const uin
 {
     list l = {.levels = levels, .capacity = capacity};
     if (rules == NULL || (dims == NULL && n_dims != 0) || levels == NULL || capacity == 0 ||
-        n == NULL || uniform == NULL || (rules->families == NULL && rules->n_families != 0)) {
-        return GW_FAIL(why, GW_ERR_ARG, "adapt: an argument is missing");
+        n == NULL || uniform == NULL || (rules->families == NULL && rules->n_families != 0) ||
+        !(rules->min_ratio >= 0)) {
+        return GW_FAIL(why, GW_ERR_ARG, "adapt: an argument is missing or wrong");
     }
     gw_params p;
     uint32_t at = 0;
@@ -224,11 +226,11 @@ gw_status gw_adapt_levels(const gw_adapt_rules *rules, gw_dtype dtype, const uin
     const int as_it_is = l.elements < rules->min_elements || (rules->keep_vectors && n_dims < 2);
     for (size_t i = 0; i < rules->n_families && status == GW_OK; i++) {
         status = fit(&rules->families[i], dtype, dims, n_dims, &p, why);
-        status = status == GW_OK && !as_it_is ? add_family(&l, &p, why) : status;
+        status = status == GW_OK && !as_it_is ? add_family(&l, &p, rules->min_ratio, why) : status;
     }
     status = status == GW_OK ? fit(&rules->uniform, dtype, dims, n_dims, &p, why) : status;
     if (status == GW_OK && !as_it_is &&
-        (gw_level_kind_of(&p) != GW_LEVEL_RANK || is_worth_it(&p, l.elements))) {
+        (gw_level_kind_of(&p) != GW_LEVEL_RANK || is_worth_it(&p, l.elements, rules->min_ratio))) {
         status = add(&l, &p, &at, why);
     }
     if (status == GW_OK) {
