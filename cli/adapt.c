@@ -331,14 +331,32 @@ static bool pin(job *j, const char *text)
     return false;
 }
 
+static bool same_levels(const gw_cli_layer *a, const gw_cli_layer *b)
+{
+    bool same = a->n == b->n && a->uniform == b->uniform;
+    for (size_t i = 0; same && i < a->n; i++) {
+        char of_a[256], of_b[256];
+        gw_cli_spec_text(&a->levels[i], of_a, sizeof of_a);
+        gw_cli_spec_text(&b->levels[i], of_b, sizeof of_b);
+        same = strcmp(of_a, of_b) == 0;
+    }
+    return same;
+}
+
 static bool group(job *j, const char *text, uint32_t number)
 {
+    const gw_cli_layer *first = NULL;
     for (const char *at = text; at;) {
         const char *comma = strchr(at, ',');
-        const gw_cli_layer *layer = find_layer(j, at, comma ? (size_t)(comma - at) : strlen(at));
-        if (!layer || j->problem[layer - j->layers].group != 0) {
-            gw_cli_error("--group '%s': '%s': %s", text, at,
-                         layer ? "is in a group already" : "no such layer");
+        const size_t size = comma ? (size_t)(comma - at) : strlen(at);
+        const gw_cli_layer *layer = find_layer(j, at, size);
+        first = first ? first : layer;
+        const char *wrong = !layer                                     ? "no such layer"
+                            : j->problem[layer - j->layers].group != 0 ? "is in a group already"
+                            : !same_levels(first, layer) ? "has other levels than the first"
+                                                         : NULL;
+        if (wrong) {
+            gw_cli_error("--group '%s': '%.*s': %s", text, (int)size, at, wrong);
             return false;
         }
         j->problem[layer - j->layers].group = number;

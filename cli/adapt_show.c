@@ -133,7 +133,7 @@ static void print_words(const gw_cli_adapted *a)
     }
     if (c->outcome == GW_ADAPT_INFEASIBLE) {
         (void)printf("\nNo choice keeps to the budget of %.4g (%g x the default's error): the "
-                     "default stays.\n",
+                     "default stays where it may.\n",
                      c->budget, a->alpha);
         return;
     }
