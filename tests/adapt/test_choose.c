@@ -30,7 +30,7 @@ static void check_sums(const table *problem, const answer *got, double alpha, co
 }
 
 /* [1] [2] */
-static void test_within_the_budget_and_never_worse(void **state)
+static void within_the_budget_and_never_worse(void **state)
 {
     (void)state;
     gen g = {1};
@@ -53,7 +53,7 @@ static void test_within_the_budget_and_never_worse(void **state)
 }
 
 /* [3] */
-static void test_optimum_of_small_tables(void **state)
+static void optimum_of_small_tables(void **state)
 {
     (void)state;
     gen g = {3};
@@ -102,7 +102,7 @@ static uint64_t programme_alone(const table *problem, double alpha, uint32_t buc
 }
 
 /* [4] and the bound of [3], with few buckets, where they matter */
-static void test_guarantee_of_the_programme(void **state)
+static void guarantee_of_the_programme(void **state)
 {
     (void)state;
     gen g = {4};
@@ -131,7 +131,7 @@ static void test_guarantee_of_the_programme(void **state)
 }
 
 /* [5] */
-static void test_more_is_never_worse(void **state)
+static void more_is_never_worse(void **state)
 {
     (void)state;
     gen g = {5};
@@ -162,7 +162,7 @@ static void test_more_is_never_worse(void **state)
 }
 
 /* [6] */
-static void test_units_and_order_do_not_matter(void **state)
+static void units_and_order_do_not_matter(void **state)
 {
     (void)state;
     gen g = {6};
@@ -213,7 +213,7 @@ static uint64_t lossless_bytes(const table *problem)
 }
 
 /* [7] */
-static void test_no_budget_and_all_of_it(void **state)
+static void no_budget_and_all_of_it(void **state)
 {
     (void)state;
     gen g = {7};
@@ -235,7 +235,7 @@ static void test_no_budget_and_all_of_it(void **state)
 }
 
 /* [8] */
-static void test_errors_that_are_no_numbers(void **state)
+static void errors_that_are_no_numbers(void **state)
 {
     (void)state;
     gen g = {8};
@@ -258,7 +258,7 @@ static void test_errors_that_are_no_numbers(void **state)
     }
 }
 
-static void test_no_way_keeps_the_default(void **state)
+static void no_way_keeps_the_default(void **state)
 {
     (void)state;
     gen g = {9};
@@ -278,7 +278,7 @@ static void test_no_way_keeps_the_default(void **state)
     assert_int_equal(a.c.outcome, GW_ADAPT_INFEASIBLE);
 }
 
-static void test_ends_of_the_range(void **state)
+static void ends_of_the_range(void **state)
 {
     (void)state;
     gen g = {10};
@@ -302,7 +302,7 @@ static void test_ends_of_the_range(void **state)
     assert_true(a.c.checksum == b.c.checksum);
 }
 
-static void test_wrong_problems_are_refused(void **state)
+static void wrong_problems_are_refused(void **state)
 {
     (void)state;
     gen g = {11};
@@ -348,7 +348,7 @@ static void test_wrong_problems_are_refused(void **state)
 }
 
 /* Floors, caps, pins and groups, against trying everything that keeps to them. */
-static void test_limits_and_groups(void **state)
+static void limits_and_groups(void **state)
 {
     (void)state;
     gen g = {12};
@@ -382,7 +382,7 @@ static void test_limits_and_groups(void **state)
 
 /* [9 of section 9, 14]: the same records, the same choice, whatever the thread's rounding; another choice, another
  * checksum. */
-static void test_same_records_same_choice(void **state)
+static void same_records_same_choice(void **state)
 {
     (void)state;
     gen g = {13};
@@ -400,7 +400,7 @@ static void test_same_records_same_choice(void **state)
 }
 
 /* [17], but for the time: bench/adapt.c */
-static void test_large_problem(void **state)
+static void large_problem(void **state)
 {
     (void)state;
     gen g = {14};
@@ -419,7 +419,7 @@ static void test_large_problem(void **state)
 }
 
 /* [13] */
-static void test_accordion_moves_the_budget(void **state)
+static void accordion_moves_the_budget(void **state)
 {
     (void)state;
     gen g = {15};
@@ -444,7 +444,7 @@ static void test_accordion_moves_the_budget(void **state)
 /* ---- defects of the published code ---- */
 
 /* 1: rounding made the default itself cost more than the budget. */
-static void test_lgreco_1_the_default_is_within_its_own_budget(void **state)
+static void lgreco_1_the_default_is_within_its_own_budget(void **state)
 {
     (void)state;
     gen g = {16};
@@ -461,7 +461,7 @@ static void test_lgreco_1_the_default_is_within_its_own_budget(void **state)
 }
 
 /* 2: without a solution it walked marks of −1 and gave levels below the lowest. */
-static void test_lgreco_2_no_solution_is_said(void **state)
+static void lgreco_2_no_solution_is_said(void **state)
 {
     (void)state;
     gen g = {17};
@@ -474,7 +474,7 @@ static void test_lgreco_2_no_solution_is_said(void **state)
 }
 
 /* 3: a NaN became a large negative number of buckets, the best bargain of all. */
-static void test_lgreco_3_a_nan_is_not_a_bargain(void **state)
+static void lgreco_3_a_nan_is_not_a_bargain(void **state)
 {
     (void)state;
     gen g = {18};
@@ -486,7 +486,7 @@ static void test_lgreco_3_a_nan_is_not_a_bargain(void **state)
 }
 
 /* 16: halved ranks were fractions, and then indices. Here a default is an index, checked. */
-static void test_lgreco_16_a_default_is_one_of_the_levels(void **state)
+static void lgreco_16_a_default_is_one_of_the_levels(void **state)
 {
     (void)state;
     gen g = {19};
@@ -502,24 +502,24 @@ static void test_lgreco_16_a_default_is_one_of_the_levels(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_within_the_budget_and_never_worse),
-        cmocka_unit_test(test_optimum_of_small_tables),
-        cmocka_unit_test(test_guarantee_of_the_programme),
-        cmocka_unit_test(test_more_is_never_worse),
-        cmocka_unit_test(test_units_and_order_do_not_matter),
-        cmocka_unit_test(test_no_budget_and_all_of_it),
-        cmocka_unit_test(test_errors_that_are_no_numbers),
-        cmocka_unit_test(test_no_way_keeps_the_default),
-        cmocka_unit_test(test_ends_of_the_range),
-        cmocka_unit_test(test_wrong_problems_are_refused),
-        cmocka_unit_test(test_limits_and_groups),
-        cmocka_unit_test(test_same_records_same_choice),
-        cmocka_unit_test(test_large_problem),
-        cmocka_unit_test(test_accordion_moves_the_budget),
-        cmocka_unit_test(test_lgreco_1_the_default_is_within_its_own_budget),
-        cmocka_unit_test(test_lgreco_2_no_solution_is_said),
-        cmocka_unit_test(test_lgreco_3_a_nan_is_not_a_bargain),
-        cmocka_unit_test(test_lgreco_16_a_default_is_one_of_the_levels),
+        cmocka_unit_test(within_the_budget_and_never_worse),
+        cmocka_unit_test(optimum_of_small_tables),
+        cmocka_unit_test(guarantee_of_the_programme),
+        cmocka_unit_test(more_is_never_worse),
+        cmocka_unit_test(units_and_order_do_not_matter),
+        cmocka_unit_test(no_budget_and_all_of_it),
+        cmocka_unit_test(errors_that_are_no_numbers),
+        cmocka_unit_test(no_way_keeps_the_default),
+        cmocka_unit_test(ends_of_the_range),
+        cmocka_unit_test(wrong_problems_are_refused),
+        cmocka_unit_test(limits_and_groups),
+        cmocka_unit_test(same_records_same_choice),
+        cmocka_unit_test(large_problem),
+        cmocka_unit_test(accordion_moves_the_budget),
+        cmocka_unit_test(lgreco_1_the_default_is_within_its_own_budget),
+        cmocka_unit_test(lgreco_2_no_solution_is_said),
+        cmocka_unit_test(lgreco_3_a_nan_is_not_a_bargain),
+        cmocka_unit_test(lgreco_16_a_default_is_one_of_the_levels),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -77,7 +77,7 @@ static float *heavy(uint64_t n, uint64_t seed)
     return x;
 }
 
-static void test_lists(void **state)
+static void lists(void **state)
 {
     (void)state;
     static offer o;
@@ -121,7 +121,7 @@ static void test_lists(void **state)
 }
 
 /* Check 11: vectors and small tensors stay as they are, and count in full. */
-static void test_vectors_and_small_tensors(void **state)
+static void vectors_and_small_tensors(void **state)
 {
     (void)state;
     static offer o;
@@ -138,7 +138,7 @@ static void test_vectors_and_small_tensors(void **state)
     assert_true(o.n > 1 && o.uniform != 0);
 }
 
-static void test_refusals(void **state)
+static void refusals(void **state)
 {
     (void)state;
     static offer o;
@@ -168,7 +168,7 @@ static void test_refusals(void **state)
 }
 
 /* Check 12, with dither's own formula: a scale of four bytes and the codes of each bucket. */
-static void test_bytes_of_dither(void **state)
+static void bytes_of_dither(void **state)
 {
     (void)state;
     static offer o;
@@ -199,7 +199,7 @@ static void test_bytes_of_dither(void **state)
 }
 
 /* Check 9, through the list: each level's error is that of compressing with it. */
-static void test_errors_are_those_of_compressing(void **state)
+static void errors_are_those_of_compressing(void **state)
 {
     (void)state;
     static offer o;
@@ -235,7 +235,7 @@ static void test_errors_are_those_of_compressing(void **state)
     free(x);
 }
 
-static void test_metrics(void **state)
+static void metrics(void **state)
 {
     (void)state;
     static offer norms, squares, relative;
@@ -304,7 +304,7 @@ static size_t count_compressible(const char *file, const char *spec, double rati
 }
 
 /* Check 10. */
-static void test_published_shapes(void **state)
+static void published_shapes(void **state)
 {
     (void)state;
     double ratio;
@@ -334,7 +334,7 @@ static void offer_ranks(const char *spec, uint64_t rows, uint64_t cols, offer *o
 }
 
 /* 4: a crash where a matrix has fewer rows than the top rank; 5: an error of 0 for ranks it does not have. */
-static void test_lgreco_4_5_matrices_smaller_than_the_top_rank(void **state)
+static void lgreco_4_5_matrices_smaller_than_the_top_rank(void **state)
 {
     (void)state;
     static offer o;
@@ -346,7 +346,7 @@ static void test_lgreco_4_5_matrices_smaller_than_the_top_rank(void **state)
 }
 
 /* 6: ranks from 0 on: a layer was dropped, and nobody told. */
-static void test_lgreco_6_no_rank_is_zero(void **state)
+static void lgreco_6_no_rank_is_zero(void **state)
 {
     (void)state;
     static offer o;
@@ -356,7 +356,7 @@ static void test_lgreco_6_no_rank_is_zero(void **state)
 }
 
 /* 7: each rank from a random start of its own: more rank, more error. 8: ranks that are larger than the tensor. */
-static void test_lgreco_7_8_more_rank_is_never_worse_nor_larger_than_all(void **state)
+static void lgreco_7_8_more_rank_is_never_worse_nor_larger_than_all(void **state)
 {
     (void)state;
     static offer o;
@@ -371,7 +371,7 @@ static void test_lgreco_7_8_more_rank_is_never_worse_nor_larger_than_all(void **
 }
 
 /* 9: what was logged went on counting the default. 13: one worker's gradients decided for all. */
-static void test_lgreco_9_13_every_rank_counts_and_so_does_the_choice(void **state)
+static void lgreco_9_13_every_rank_counts_and_so_does_the_choice(void **state)
 {
     (void)state;
     static offer o[2];
@@ -419,18 +419,18 @@ static void test_lgreco_9_13_every_rank_counts_and_so_does_the_choice(void **sta
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_lists),
-        cmocka_unit_test(test_vectors_and_small_tensors),
-        cmocka_unit_test(test_refusals),
-        cmocka_unit_test(test_bytes_of_dither),
-        cmocka_unit_test(test_errors_are_those_of_compressing),
-        cmocka_unit_test(test_metrics),
+        cmocka_unit_test(lists),
+        cmocka_unit_test(vectors_and_small_tensors),
+        cmocka_unit_test(refusals),
+        cmocka_unit_test(bytes_of_dither),
+        cmocka_unit_test(errors_are_those_of_compressing),
+        cmocka_unit_test(metrics),
 #ifndef GW_TESTS_NO_BLAS
-        cmocka_unit_test(test_published_shapes),
-        cmocka_unit_test(test_lgreco_4_5_matrices_smaller_than_the_top_rank),
-        cmocka_unit_test(test_lgreco_6_no_rank_is_zero),
-        cmocka_unit_test(test_lgreco_7_8_more_rank_is_never_worse_nor_larger_than_all),
-        cmocka_unit_test(test_lgreco_9_13_every_rank_counts_and_so_does_the_choice),
+        cmocka_unit_test(published_shapes),
+        cmocka_unit_test(lgreco_4_5_matrices_smaller_than_the_top_rank),
+        cmocka_unit_test(lgreco_6_no_rank_is_zero),
+        cmocka_unit_test(lgreco_7_8_more_rank_is_never_worse_nor_larger_than_all),
+        cmocka_unit_test(lgreco_9_13_every_rank_counts_and_so_does_the_choice),
 #endif
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
