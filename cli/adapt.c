@@ -187,7 +187,8 @@ static const char *layer_name(const char *name)
 static gw_cli_layer *find_layer(job *j, const char *name, size_t size)
 {
     for (size_t l = 0; l < j->n_layers; l++) {
-        if (strncmp(j->layers[l].name, name, size) == 0 && j->layers[l].name[size] == '\0') {
+        const char *own = j->layers[l].name;
+        if (own && strncmp(own, name, size) == 0 && own[size] == '\0') {
             return &j->layers[l];
         }
     }
@@ -318,10 +319,11 @@ static bool pin(job *j, const char *text)
         gw_cli_error("--pin '%s': %s", text, why.text);
         return false;
     }
-    (void)gw_params_fit_shape(&wanted, layer->tensor->shape.dims, layer->tensor->shape.n_dims);
+    char text_wanted[256], own[256];
+    gw_cli_spec_text(&wanted, text_wanted, sizeof text_wanted);
     for (size_t i = 0; i < layer->n; i++) {
-        if (layer->levels[i].codec == wanted.codec &&
-            memcmp(layer->levels[i].value, wanted.value, sizeof wanted.value) == 0) {
+        gw_cli_spec_text(&layer->levels[i], own, sizeof own);
+        if (strcmp(own, text_wanted) == 0) {
             j->problem[layer - j->layers].first = (uint32_t)i;
             j->problem[layer - j->layers].allowed = 1;
             return true;

@@ -48,7 +48,12 @@ typedef struct list {
 
 static int same(const gw_params *a, const gw_params *b)
 {
-    return a->codec == b->codec && memcmp(a->value, b->value, sizeof a->value) == 0;
+    const size_t n = gw_codec_param_count(a->codec);
+    size_t i = 0;
+    while (a->codec == b->codec && i < n && a->value[i] == b->value[i]) {
+        i++;
+    }
+    return a->codec == b->codec && i == n;
 }
 
 /* Adds a level unless it is there already or does not beat the tensor as it is. *at is where it stands, or 0. */

@@ -57,7 +57,7 @@ static void optimum_of_small_tables(void **state)
 {
     (void)state;
     gen g = {3};
-    int wrong = 0, cases = 3000;
+    int wrong = 0, fast = 0, cases = 3000;
     for (int i = 0; i < cases; i++) {
         const double alpha = i % 2 == 0 ? 1 : 2 * gen_uniform(&g);
         table_fill(&t, &g, (table_kind)(i % TABLE_KINDS), 1 + gen_below(&g, 6),
@@ -67,12 +67,15 @@ static void optimum_of_small_tables(void **state)
         CHECK((best == UINT64_MAX) == (a.c.outcome == GW_ADAPT_INFEASIBLE),
               "case %d: feasible or not?", i);
         if (best != UINT64_MAX) {
+            choose(&t, alpha, GW_ADAPT_FAST, 0, &b);
             wrong += a.c.bytes != best;
+            fast += b.c.bytes != best;
             CHECK(a.c.lower_bound <= best, "case %d: bound %llu, optimum %llu", i,
                   (unsigned long long)a.c.lower_bound, (unsigned long long)best);
         }
     }
     CHECK(wrong * 1000 <= cases, "%d of %d are not the optimum", wrong, cases);
+    CHECK(fast * 20 <= cases, "%d of %d by the fast path are not the optimum", fast, cases);
 }
 
 /* The programme without the search behind it or the fast path before it: bytes, and the bound. */
@@ -127,7 +130,7 @@ static void guarantee_of_the_programme(void **state)
               (unsigned long long)best);
         off += bytes != best;
     }
-    CHECK(off > 0 && off < 400, "%d of 2000 off the optimum: is it the programme that ran?", off);
+    CHECK(off > 0 && off <= 12, "%d of 2000 off the optimum: is it the programme that ran?", off);
 }
 
 /* [5] */
@@ -139,12 +142,14 @@ static void more_is_never_worse(void **state)
         const uint32_t levels = 2 + gen_below(&g, 4);
         table_fill(&t, &g, (table_kind)(i % TABLE_KINDS), 1 + gen_below(&g, 6), levels);
         uint64_t before = UINT64_MAX;
-        for (double alpha = 0.25; alpha < 4; alpha *= 1 + 0.3 * gen_uniform(&g)) {
+        double alpha = 0.25;
+        while (alpha < 4) {
             choose(&t, alpha, GW_ADAPT_DYNAMIC, 1000, &a);
             if (a.c.outcome <= GW_ADAPT_UNIFORM) {
                 CHECK(a.c.bytes <= before, "case %d: more bytes at alpha %g", i, alpha);
                 before = a.c.bytes;
             }
+            alpha *= 1.001 + 0.3 * gen_uniform(&g);
         }
         const size_t l = gen_below(&g, (uint32_t)t.n);
         choose(&t, 1, GW_ADAPT_DYNAMIC, 1000, &a);

@@ -204,8 +204,9 @@ static void errors_are_those_of_compressing(void **state)
     (void)state;
     static offer o;
     const gw_params families[] = {params_of("topk"), params_of("dither:rounding=nearest"),
+                                  params_of("dither:rounding=nearest,bucket=64"),
                                   params_of("topk:density=0.02")};
-    const gw_adapt_rules rules = rules_of(families, 3, "dither:bits=4,rounding=nearest");
+    const gw_adapt_rules rules = rules_of(families, 4, "dither:bits=4,rounding=nearest");
     const uint64_t dims[] = {50, 200};
     make(&rules, GW_F32, dims, 2, &o);
     float *x = heavy(o.elements, 2), *r = heavy(o.elements, 3), *after = malloc(40000);
@@ -301,6 +302,24 @@ static size_t count_compressible(const char *file, const char *spec, double rati
     (void)fclose(in);
     *ratio = (double)before / (double)after;
     return compressible;
+}
+
+/* 64 x 9 at rank 4: 292 numbers instead of 576, fewer, but not half as many. */
+static void thin_matrices(void **state)
+{
+    (void)state;
+    static offer o;
+    const gw_params family = params_of("lowrank");
+    gw_adapt_rules rules = rules_of(&family, 1, "lowrank:rank=4");
+    const uint64_t dims[] = {64, 9}, vector[] = {576};
+    make(&rules, GW_F32, dims, 2, &o);
+    assert_true(o.uniform != 0 && o.bytes[o.uniform] == 8 + 4 * 292);
+    rules.min_ratio = 2;
+    make(&rules, GW_F32, dims, 2, &o);
+    assert_true(o.n == 1 && o.uniform == 0);
+    rules.min_ratio = 0;
+    make(&rules, GW_F32, vector, 1, &o);
+    assert_true(o.n == 1 && o.uniform == 0);
 }
 
 /* Check 10. */
@@ -426,6 +445,7 @@ int main(void)
         cmocka_unit_test(errors_are_those_of_compressing),
         cmocka_unit_test(metrics),
 #ifndef GW_TESTS_NO_BLAS
+        cmocka_unit_test(thin_matrices),
         cmocka_unit_test(published_shapes),
         cmocka_unit_test(lgreco_4_5_matrices_smaller_than_the_top_rank),
         cmocka_unit_test(lgreco_6_no_rank_is_zero),
