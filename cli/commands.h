@@ -9,6 +9,7 @@ int gw_cli_decode(int argc, char **argv);
 int gw_cli_inspect(int argc, char **argv);
 int gw_cli_routes(int argc, char **argv);
 int gw_cli_report(int argc, char **argv);
+int gw_cli_adapt(int argc, char **argv);
 int gw_cli_bench(int argc, char **argv);
 int gw_cli_train(int argc, char **argv);
 

@@ -31,6 +31,8 @@ static const command COMMANDS[] = {
      gw_cli_inspect},
     {"routes", "the ways a tensor can take to the sum over all ranks; one of them step by step",
      gw_cli_routes},
+    {"adapt", "a level for every layer of a file of gradients, under one error budget",
+     gw_cli_adapt},
     {"bench", "speed of codecs and of exchanges on this machine", gw_cli_bench},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };

@@ -41,6 +41,10 @@ GW_API gw_status gw_errors_dither(const gw_params *params, const gw_exec *exec, 
 GW_API gw_status gw_errors_natural(const gw_exec *exec, const gw_tensor *in, const float *residual,
                                    double *squared, gw_why *why);
 
+/* ‖G‖²: what is lost where nothing is sent. */
+GW_API gw_status gw_errors_norm(const gw_exec *exec, const gw_tensor *in, const float *residual,
+                                double *squared, gw_why *why);
+
 /* The tensor as a matrix of `rows` × `cols`, row after row: squared[r] is the error of its best approximation of rank
  * r, r = 0 … max_rank, from one factorisation at the top rank (a randomised range finder, its start drawn
  * from `seed`). Never increases with r; never below the exact tail of squared singular values but for rounding (1e-12

@@ -2,6 +2,7 @@
 #ifndef GRADWIRE_GRADWIRE_H
 #define GRADWIRE_GRADWIRE_H
 
+#include "gradwire/adapt.h"    /* every layer its own level, under one error budget */
 #include "gradwire/base.h"     /* status, dtypes, instruction sets, thread pool */
 #include "gradwire/codec.h"    /* numbers <-> payload */
 #include "gradwire/coll.h"     /* one tensor along one route */

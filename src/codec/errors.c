@@ -74,3 +74,45 @@ gw_status gw_errors_natural(const gw_exec *exec, const gw_tensor *in, const floa
     *squared = total;
     return GW_OK;
 }
+
+gw_status gw_errors_norm(const gw_exec *exec, const gw_tensor *in, const float *residual,
+                         double *squared, gw_why *why)
+{
+    enum { LANES = 16 }; /* sums in a fixed order, side by side */
+    gw_source source;
+    gw_isa isa;
+    const gw_status status = gw_errors_open(exec, in, residual, &source, &isa, why);
+    if (status != GW_OK || squared == NULL) {
+        return status != GW_OK ? status : GW_FAIL(why, GW_ERR_ARG, "errors: no place for the norm");
+    }
+    gw_arena arena = gw_arena_over(exec != NULL ? exec->workspace : (gw_workspace){0});
+    gw_errors_cut(&arena, &source);
+    if (arena.failed) {
+        return GW_FAIL(why, GW_ERR_WORKSPACE, "errors: the workspace is too small");
+    }
+    double lane[LANES] = {0}, total = 0;
+    size_t n;
+    const uint32_t caller = gw_fp_enter();
+    for (uint64_t at = 0; at < source.count; at += n) {
+        const float *x = gw_errors_block(&source, at, GW_ERRORS_BLOCK, &n);
+        if (source.convert->largest(x, n) >= GW_INF_BITS) {
+            gw_fp_leave(caller);
+            return gw_errors_refuse(x, n, at, why);
+        }
+        size_t i = 0;
+        for (; i + LANES <= n; i += LANES) {
+            for (size_t j = 0; j < LANES; j++) {
+                lane[j] += (double)x[i + j] * (double)x[i + j];
+            }
+        }
+        for (size_t j = 0; i + j < n; j++) {
+            lane[j] += (double)x[i + j] * (double)x[i + j];
+        }
+    }
+    for (size_t j = 0; j < LANES; j++) {
+        total += lane[j];
+    }
+    gw_fp_leave(caller);
+    *squared = total;
+    return GW_OK;
+}

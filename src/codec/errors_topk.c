@@ -1,18 +1,25 @@
-/* The errors of topk at many densities. A histogram of the magnitudes by their first 11 bits holds in each cell
- * how many there are and what they would cost, lost or kept. The cell in which a density's k-th magnitude
- * lies is split by the next 11 bits in a second reading, and that one by the last 9 in a third, where all of a
- * cell are equal. What is lost is then summed upwards from the smallest: nothing cancels. */
+/* The errors of topk at many densities. A histogram of the magnitudes by their first bits holds in each cell how many
+ * there are and what they would cost, lost or kept. The cell in which a density's k-th magnitude lies is split
+ * by the next bits in a second reading, and that one by the last in a third, where all of a cell are equal. What
+ * is lost is then summed upwards from the smallest: nothing cancels.
+ *
+ * Large tensors have a finer first digit: few of their numbers are then in cells that are split, and seldom two
+ * neighbours in the same cell, where one addition would wait for the other. */
 #include "codec/errors.h"
 #include "codec/values.h"
 
 #include <string.h>
 
-enum { DIGITS = 3 };
-static const int shifts[DIGITS] = {20, 9, 0}, widths[DIGITS] = {11, 11, 9};
+enum { DIGITS = 3, LARGE = 1 << 20, MOST_CELLS = 1 << 16 };
+
+typedef struct digits {
+    int shift[DIGITS], width[DIGITS];
+} digits;
+static const digits coarse = {{20, 9, 0}, {11, 11, 9}}, fine = {{15, 7, 0}, {16, 8, 7}};
 
 typedef struct cell {
     double lost, kept; /* sums of squared errors of its numbers: sent as nothing; sent */
-    uint64_t count;
+    uint32_t count;
     uint32_t split; /* 1 + the group that splits this cell by the next digit; 0 for none */
 } cell;
 
@@ -21,13 +28,14 @@ typedef struct target {
     uint64_t
         rank; /* counted from the largest of its group; at the end, how many of its equals are sent */
     uint32_t group;    /* of the digit being looked at */
-    uint32_t pattern;  /* its digits so far */
     double lost, kept; /* by all that are already known to be smaller, larger */
 } target;
 
 /* Groups of cells, one a value of the digit: one group for the first digit, then at most one a density. */
 typedef struct table {
+    const digits *by;
     cell *groups[DIGITS];
+    uint32_t *marks; /* a bit for each cell of the first digit: is it split? */
     target *targets;
     size_t n;
     int natural;
@@ -39,9 +47,12 @@ static void cut(gw_arena *arena, size_t n, gw_source *source, table *t)
     gw_errors_cut(arena, source);
     t->n = n;
     t->targets = gw_arena_take(arena, n, sizeof(target));
-    for (int digit = 0; digit < DIGITS && n != 0; digit++) {
+    t->marks = gw_arena_take(arena, n != 0 ? MOST_CELLS / 32 : 0, sizeof *t->marks);
+    for (int digit = 0; digit < DIGITS && n != 0; digit++) { /* room for either kind of digits */
+        const size_t groups = digit == 0 ? 1 : n;
+        const int c = coarse.width[digit], f = fine.width[digit];
         t->groups[digit] =
-            gw_arena_take(arena, digit == 0 ? 1 : n, ((size_t)1 << widths[digit]) * sizeof(cell));
+            gw_arena_take(arena, groups, ((size_t)1 << (c > f ? c : f)) * sizeof(cell));
     }
 }
 
@@ -60,21 +71,26 @@ gw_status gw_errors_workspace(size_t densities, size_t *bytes)
 /* The cell of `a` in the last digit that is split so far, or NULL where its cell was not split. */
 GW_INLINE cell *cell_of(const table *t, uint32_t a, int digit)
 {
+    const digits *by = t->by;
     cell *group = t->groups[0];
     for (int d = 0; d < digit; d++) {
-        const uint32_t split = group[a >> shifts[d] & ((1u << widths[d]) - 1)].split;
+        const uint32_t split = group[a >> by->shift[d] & ((1u << by->width[d]) - 1)].split;
         if (split == 0) {
             return NULL;
         }
-        group = t->groups[d + 1] + ((size_t)(split - 1) << widths[d + 1]);
+        group = t->groups[d + 1] + ((size_t)(split - 1) << by->width[d + 1]);
     }
-    return &group[a >> shifts[digit] & ((1u << widths[digit]) - 1)];
+    return &group[a >> by->shift[digit] & ((1u << by->width[digit]) - 1)];
 }
 
 GW_INLINE void add_block(const table *t, const float *x, size_t n, int digit, int natural)
 {
+    const int shift = t->by->shift[0];
     for (size_t i = 0; i < n; i++) {
-        const uint32_t a = gw_bits(x[i]) & GW_ABS_MASK;
+        const uint32_t a = gw_bits(x[i]) & GW_ABS_MASK, first = a >> shift;
+        if (digit > 0 && (t->marks[first / 32] >> first % 32 & 1) == 0) {
+            continue; /* nearly all */
+        }
         cell *c = cell_of(t, a, digit);
         if (c == NULL) {
             continue;
@@ -114,8 +130,9 @@ static void add(const table *t, const float *x, size_t n, int digit)
 /* Finds the target's cell by this digit, and has it split by the next one. */
 static void descend(table *t, target *goal, int digit, uint32_t *splits)
 {
-    cell *group = t->groups[digit] + ((size_t)goal->group << widths[digit]);
-    uint32_t d = (1u << widths[digit]) - 1;
+    const int width = t->by->width[digit];
+    cell *group = t->groups[digit] + ((size_t)goal->group << width);
+    uint32_t d = (1u << width) - 1;
     for (; group[d].count < goal->rank; d--) {
         goal->rank -= group[d].count;
         goal->kept += group[d].kept;
@@ -125,7 +142,9 @@ static void descend(table *t, target *goal, int digit, uint32_t *splits)
         smaller += group[below].lost;
     }
     goal->lost += smaller;
-    goal->pattern = goal->pattern << widths[digit] | d;
+    if (digit == 0) {
+        t->marks[d / 32] |= 1u << d % 32;
+    }
     if (digit + 1 < DIGITS) {
         if (group[d].split == 0) {
             group[d].split = ++*splits;
@@ -141,9 +160,11 @@ static void descend(table *t, target *goal, int digit, uint32_t *splits)
 static gw_status fill(table *t, gw_source *source, gw_why *why)
 {
     uint32_t groups = 1;
+    t->by = source->count < LARGE ? &coarse : &fine;
+    memset(t->marks, 0, MOST_CELLS / 8);
     for (int digit = 0; digit < DIGITS; digit++) {
         size_t n;
-        memset(t->groups[digit], 0, ((size_t)groups << widths[digit]) * sizeof(cell));
+        memset(t->groups[digit], 0, ((size_t)groups << t->by->width[digit]) * sizeof(cell));
         for (uint64_t at = 0; at < source->count; at += n) {
             const float *x = gw_errors_block(source, at, GW_SOURCE_BLOCK, &n);
             if (digit == 0 && source->convert->largest(x, n) >= GW_INF_BITS) {

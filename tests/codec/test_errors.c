@@ -320,6 +320,70 @@ static void refusals(void **state)
     fixture_free(f);
 }
 
+static int descending(const void *a, const void *b)
+{
+    const float x = fabsf(*(const float *)a), y = fabsf(*(const float *)b);
+    return (x < y) - (x > y);
+}
+
+/* Tensors from 2^20 elements on go by other digits; sorted here. Some numbers are equal, at the border too. */
+static void topk_of_a_large_tensor(void **state)
+{
+    (void)state;
+    enum { LARGE = (1 << 20) + 77 };
+    fixture *f = fixture_new();
+    float *x = malloc(LARGE * sizeof *x);
+    double squared[DENSITIES];
+    gen g = {20};
+    assert_non_null(x);
+    gen_fill(&g, GEN_HEAVY, GW_F32, x, LARGE);
+    for (size_t i = 0; i < LARGE; i += 3) {
+        x[i] = x[i % 300];
+    }
+    const gw_params p = params_of("topk");
+    const gw_exec exec = {.workspace = f->tables};
+    const gw_tensor in = {x, LARGE, GW_F32};
+    assert_int_equal(gw_errors_topk(&p, &exec, &in, NULL, densities, DENSITIES, squared, NULL),
+                     GW_OK);
+    qsort(x, LARGE, sizeof *x, descending);
+    for (size_t d = 0; d < DENSITIES; d++) {
+        const size_t kept = (size_t)(densities[d] * LARGE + 0.5);
+        double tail = 0;
+        for (size_t i = LARGE; i-- > (kept > 1 ? kept : 1);) {
+            tail += (double)x[i] * (double)x[i];
+        }
+        CHECK(fabs(squared[d] - tail) <= 1e-9 * tail, "density %g: %.12g, sorted %.12g",
+              densities[d], squared[d], tail);
+    }
+    free(x);
+    fixture_free(f);
+}
+
+/* ‖G‖², of gradient and residual in any type; and its refusal. */
+static void norm_of_both(void **state)
+{
+    (void)state;
+    fixture *f = fixture_new();
+    gen g = {21};
+    double squared = -1, expected = 0;
+    gen_fill(&g, GEN_LARGE, GW_F32, f->residual, MOST);
+    gen_fill(&g, GEN_LARGE, GW_F16, f->half, MOST);
+    const gw_exec exec = {.workspace = f->tables};
+    const gw_tensor in = {f->half, MOST - 3, GW_F16};
+    for (size_t i = 0; i < in.count; i++) {
+        const float sum = gw_f32_from_f16(f->half[i]) + f->residual[i];
+        expected += (double)sum * (double)sum;
+    }
+    assert_int_equal(gw_errors_norm(&exec, &in, f->residual, &squared, NULL), GW_OK);
+    assert_true(fabs(squared - expected) <= 1e-12 * expected);
+    f->half[MOST - 4] = 0x7C00;
+    gw_why why = {""};
+    squared = 5;
+    assert_int_equal(gw_errors_norm(&exec, &in, NULL, &squared, &why), GW_ERR_RANGE);
+    assert_true(squared == 5 && strstr(why.text, "19996") != NULL);
+    fixture_free(f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -329,6 +393,8 @@ int main(void)
         cmocka_unit_test(stochastic_equals_the_mean),
         cmocka_unit_test(every_instruction_set_gives_the_same),
         cmocka_unit_test(refusals),
+        cmocka_unit_test(topk_of_a_large_tensor),
+        cmocka_unit_test(norm_of_both),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

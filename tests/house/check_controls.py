@@ -41,6 +41,9 @@ FAULTS = [
      "if (0 && gw_get_u64(payload + bytes) != seal_of(x, payload, bytes)) {", "step_faults"),
     ("sums round as the caller does", "src/step/run.c", "const uint32_t caller = gw_fp_enter();",
      "const uint32_t caller = gw_fp_enter(); gw_fp_leave(caller);", "step_step"),
+    ("true errors are not looked at", "src/adapt/choose.c", "if (!(error <= s->budget)) {", "if (0) {", "adapt_choose"),
+    ("choices depend on how the thread rounds", "src/adapt/choose.c", "    const uint32_t caller = gw_fp_enter();",
+     "    const uint32_t caller = gw_fp_enter(); gw_fp_leave(caller);", "adapt_choose"),
     ("a rank that chose another plan goes unseen", "src/step/agree.c", "return differ ?", "return 0 && differ ?", "step_agree"),
 ]
 
