@@ -35,7 +35,7 @@ static const gw_cli_option OPTIONS[] = {
     {"buckets", 0, GW_CLI_U32, offsetof(values, buckets), "D", "cells of the budget (10000)"},
     {"pin", 0, GW_CLI_TEXTS, offsetof(values, pins), "LAYER=SPEC",
      "a layer that gets this level; again for more"},
-    {"group", 0, GW_CLI_TEXTS, offsetof(values, groups), "LAYER,LAYER[,...]",
+    {"group", 0, GW_CLI_TEXTS, offsetof(values, groups), "L,L[,L...]",
      "layers that share a level; again for more"},
     {"keep-vectors", 0, GW_CLI_FLAG, offsetof(values, keep_vectors), NULL,
      "tensors of one dim are sent as they are"},

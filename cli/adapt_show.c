@@ -137,12 +137,17 @@ static void print_words(const gw_cli_adapted *a)
                      c->budget, a->alpha);
         return;
     }
-    (void)printf("\n%" PRIu64 " bytes a rank instead of %" PRIu64 " with %s everywhere: %.2f times "
-                 "%s, %.1f times fewer than uncompressed.\n",
-                 c->bytes, c->uniform_bytes, a->uniform,
-                 c->bytes <= c->uniform_bytes ? ratio(c->uniform_bytes, c->bytes)
-                                              : ratio(c->bytes, c->uniform_bytes),
-                 c->bytes <= c->uniform_bytes ? "fewer" : "more", ratio(dense_bytes(a), c->bytes));
+    (void)printf("\n%" PRIu64 " bytes a rank", c->bytes);
+    if (c->bytes == c->uniform_bytes) {
+        (void)printf(", as many as with %s everywhere", a->uniform);
+    } else {
+        const bool fewer = c->bytes < c->uniform_bytes;
+        (void)printf(" instead of %" PRIu64 " with %s everywhere: %.2f times %s", c->uniform_bytes,
+                     a->uniform,
+                     fewer ? ratio(c->uniform_bytes, c->bytes) : ratio(c->bytes, c->uniform_bytes),
+                     fewer ? "fewer" : "more");
+    }
+    (void)printf(", %.1f times fewer than uncompressed.\n", ratio(dense_bytes(a), c->bytes));
     (void)printf("Error %.4g of a budget of %.4g", c->error, c->budget);
     if (c->budget > 0 && isfinite(c->budget)) {
         (void)printf(" (%.1f %%)", 100 * c->error / c->budget);
