@@ -19,9 +19,10 @@ typedef struct gw_step gw_step;
 enum { GW_STEP_MAX_LANES = 16, GW_STEP_MAX_LAYERS = 1 << 18 };
 
 typedef struct gw_step_config {
-    gw_comm *comm;  /* all ranks; not closed by destroy */
-    uint64_t seed;  /* of the random numbers */
-    uint64_t piece; /* elements from which tensors are cut, to overlap coding and wire; 0: 1 Mi */
+    gw_comm *comm; /* all ranks; not closed by destroy */
+    uint64_t seed; /* of the random numbers */
+    uint64_t
+        piece; /* elements from which tensors are cut, to overlap coding and wire; 0: an eighth of the tensor, 256 Ki to 1 Mi */
     uint64_t fuse_below;     /* layers of fewer elements go together, uncompressed; 0: none */
     double timeout;          /* seconds without an answer from the others; 0: 300 */
     uint32_t ranks_per_node; /* 0: not known, flat routes only */

@@ -9,6 +9,9 @@
 /* Elements of a fusion, at most: more would wait too long for its last layer. */
 enum { FUSION = 256 * 1024 };
 enum { MOST_PIECES = 1 << 16 };
+/* Unless the caller says how large pieces are: eight, so that a tensor's all-to-all and allgather overlap, but not so small
+ * that messages cost more than their bytes, nor so large that the first and last pieces do. */
+enum { USUAL_PIECES = 8, LEAST_PIECE = 256 * 1024, MOST_PIECE = 1024 * 1024 };
 
 static void drop_pieces(gw_layer *l)
 {
@@ -75,7 +78,12 @@ static uint64_t piece_size(const gw_step *s, const gw_layer *l)
 {
     const int codes = gw_route_encodes(&l->route) != 0;
     const uint64_t grain = codes ? gw_codec_grain(&l->params) : 1;
-    const uint64_t pieces = (l->elements + s->config.piece - 1) / s->config.piece;
+    uint64_t size = s->config.piece;
+    if (size == 0) {
+        size = l->elements / USUAL_PIECES;
+        size = size < LEAST_PIECE ? LEAST_PIECE : size > MOST_PIECE ? MOST_PIECE : size;
+    }
+    const uint64_t pieces = (l->elements + size - 1) / size;
     if (grain == 0 || pieces <= 1) {
         return l->elements;
     }

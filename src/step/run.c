@@ -324,9 +324,9 @@ typedef struct patience {
     uint32_t tries;
 } patience;
 
-/* Naps double: on a fast engine an answer is near, on a slow link looking often costs the processor that the link's
- * own protocol needs. */
-enum { YIELDS = 16, NAP_NS = 25 * 1000, DOUBLINGS = 2, IDLE_NS = 2 * 1000 * 1000 };
+/* Naps grow with what was waited already: on a fast engine an answer is near, on a slow link looking often costs the
+ * processor that backward and the link's own protocol need. */
+enum { YIELDS = 8, NAP_SHARE = 4, LEAST_NAP = 25, MOST_NAP = 200, IDLE_NAP = 2000 /* µs */ };
 
 /* Sleeps until something is posted, or a little while. */
 static void rest(gw_step *s, patience *p, int idle)
@@ -335,10 +335,11 @@ static void rest(gw_step *s, patience *p, int idle)
         (void)sched_yield();
         return;
     }
+    const double share = 1e6 * (gw_step_now() - p->since) / NAP_SHARE;
+    const long nap = share < LEAST_NAP ? LEAST_NAP : share > MOST_NAP ? MOST_NAP : (long)share;
     struct timespec until;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    const uint32_t naps = p->tries - YIELDS - 1;
-    until.tv_nsec += idle ? IDLE_NS : NAP_NS << (naps < DOUBLINGS ? naps : DOUBLINGS);
+    until.tv_nsec += 1000 * (idle ? IDLE_NAP : nap);
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     (void)pthread_mutex_lock(&s->lock);

@@ -7,7 +7,7 @@
 #include <string.h>
 #include <time.h>
 
-enum { DEFAULT_LANES = 6, DEFAULT_PIECE = 1 << 20, DEFAULT_TIMEOUT = 300 };
+enum { DEFAULT_LANES = 6, DEFAULT_TIMEOUT = 300 };
 
 double gw_step_now(void)
 {
@@ -71,7 +71,6 @@ gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *wh
     }
     s->config = *config;
     s->config.lanes = config->lanes != 0 ? config->lanes : DEFAULT_LANES;
-    s->config.piece = config->piece != 0 ? config->piece : DEFAULT_PIECE;
     s->config.timeout = config->timeout != 0 ? config->timeout : DEFAULT_TIMEOUT;
     s->convert = gw_convert_for(config->isa != GW_ISA_AUTO ? config->isa : gw_isa_best());
     (void)pthread_mutex_init(&s->lock, NULL);
