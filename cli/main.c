@@ -22,6 +22,7 @@ static const command COMMANDS[] = {
     {"routes", "the ways a tensor can take to the sum over all ranks; one of them step by step",
      gw_cli_routes},
     {"bench", "speed of codecs and of exchanges on this machine", gw_cli_bench},
+    {"simulate", "timelines written out by hand: when does each end?", gw_cli_simulate},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };
 
