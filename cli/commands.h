@@ -9,6 +9,8 @@ int gw_cli_decode(int argc, char **argv);
 int gw_cli_inspect(int argc, char **argv);
 int gw_cli_routes(int argc, char **argv);
 int gw_cli_bench(int argc, char **argv);
+int gw_cli_plan(int argc, char **argv);
+int gw_cli_advise(int argc, char **argv);
 int gw_cli_simulate(int argc, char **argv);
 
 #endif

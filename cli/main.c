@@ -22,6 +22,8 @@ static const command COMMANDS[] = {
     {"routes", "the ways a tensor can take to the sum over all ranks; one of them step by step",
      gw_cli_routes},
     {"bench", "speed of codecs and of exchanges on this machine", gw_cli_bench},
+    {"plan", "which tensors of a job to compress, where, along which route", gw_cli_plan},
+    {"advise", "should this job compress on this cluster? in words", gw_cli_advise},
     {"simulate", "timelines written out by hand: when does each end?", gw_cli_simulate},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };
