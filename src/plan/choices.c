@@ -103,6 +103,76 @@ int gw_front_offer(gw_front *front, const gw_choice *like, const gw_timed_op *op
     return 1;
 }
 
+/* ---- some ---- */
+
+enum { FEW = 12 };
+
+static uint32_t best_under(const gw_class *c, const gw_ticks weight[GW_TRACKS])
+{
+    gw_ticks least = GW_NEVER;
+    uint32_t best = 0;
+    for (uint32_t i = 0; i < c->n; i++) {
+        gw_ticks sum = 0;
+        for (unsigned track = 0; track < GW_TRACKS; track++) {
+            sum += weight[track] * c->choice[i].chain.work[track];
+        }
+        if (sum < least) {
+            least = sum;
+            best = i;
+        }
+    }
+    return best;
+}
+
+static void add_some(gw_class *c, uint32_t choice)
+{
+    for (uint32_t i = 0; i < c->n_some; i++) {
+        if (c->some[i] == choice) {
+            return;
+        }
+    }
+    c->some[c->n_some++] = choice;
+}
+
+/* Links against GPU, CPU, and links inside the node against those between nodes. */
+static void find_some(gw_class *c)
+{
+    static const gw_ticks WEIGHTS[] = {0, 1, 3, 10, 30, 100};
+    enum { N = sizeof WEIGHTS / sizeof WEIGHTS[0] };
+    for (uint32_t i = 0; i < c->n && c->n <= FEW; i++) {
+        c->some[c->n_some++] = i;
+    }
+    for (unsigned i = 0; i < N * N * 2 && c->n > FEW; i++) {
+        gw_ticks weight[GW_TRACKS];
+        weight[GW_TRACK_NIC] = 10;
+        weight[GW_TRACK_INTRA] = i % 2 ? 10 : 3;
+        weight[GW_TRACK_GPU] = WEIGHTS[i / 2 % N];
+        weight[GW_TRACK_CPU] = WEIGHTS[i / 2 / N];
+        weight[GW_TRACK_COPY] = 1;
+        add_some(c, best_under(c, weight));
+    }
+}
+
+int gw_class_free_coding(gw_front *front, const gw_class *c, gw_class *out)
+{
+    for (uint32_t i = 0; i < c->n; i++) {
+        gw_timed_op ops[GW_TIMELINE_MAX_OPS];
+        uint32_t n = 0;
+        for (uint32_t k = 0; k < c->choice[i].chain.n; k++) {
+            const gw_op_time *op = &c->choice[i].chain.op[k];
+            if (op->track == GW_TRACK_INTRA || op->track == GW_TRACK_NIC) {
+                ops[n++] = (gw_timed_op){(gw_track)op->track, op->ticks};
+            }
+        }
+        if (!gw_front_offer(front, &c->choice[i], ops, n, 0)) {
+            return 0;
+        }
+    }
+    return gw_front_seal(front, c->elements, out);
+}
+
+/* ---- sealing ---- */
+
 int gw_front_seal(const gw_front *front, uint64_t elements, gw_class *out)
 {
     size_t ops = 0;
@@ -112,7 +182,8 @@ int gw_front_seal(const gw_front *front, uint64_t elements, gw_class *out)
     *out = (gw_class){.elements = elements, .n = front->n};
     out->choice = malloc((front->n + 1) * sizeof *out->choice);
     out->ops = malloc((ops + 1) * sizeof *out->ops);
-    if (out->choice == NULL || out->ops == NULL) {
+    out->some = malloc((front->n + FEW) * sizeof *out->some);
+    if (out->choice == NULL || out->ops == NULL || out->some == NULL) {
         gw_class_free(out);
         return 0;
     }
@@ -124,6 +195,7 @@ int gw_front_seal(const gw_front *front, uint64_t elements, gw_class *out)
         c->chain.op = at;
         at += c->chain.n;
     }
+    find_some(out);
     return 1;
 }
 
@@ -138,6 +210,7 @@ void gw_class_free(gw_class *c)
 {
     free(c->choice);
     free(c->ops);
+    free(c->some);
     *c = (gw_class){0};
 }
 

@@ -38,6 +38,9 @@ typedef struct gw_class {
     gw_choice *choice;
     uint32_t n;
     gw_op_time *ops; /* of all choices */
+    uint32_t
+        *some; /* the choices that are best under some weighting of what they ask for; all if few */
+    uint32_t n_some;
 } gw_class;
 
 /* Collects the choices of a class. */
@@ -56,6 +59,8 @@ int gw_front_offer(gw_front *front, const gw_choice *like, const gw_timed_op *op
                    int force);
 /* Copies what is left. False: no memory. */
 int gw_front_seal(const gw_front *front, uint64_t elements, gw_class *out);
+/* What is left of it if coding takes no time. False: no memory. */
+int gw_class_free_coding(gw_front *front, const gw_class *c, gw_class *out);
 void gw_front_free(gw_front *front);
 void gw_class_free(gw_class *c);
 

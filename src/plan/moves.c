@@ -29,26 +29,27 @@ static int allowed(const gw_choice *c, gw_coding device)
     return device == GW_CODING_MIXED || c->coding == GW_CODING_NONE || c->coding == (uint8_t)device;
 }
 
-int gw_move_one(gw_search *s, uint32_t tensor, gw_coding device)
+/* Tries one choice; keeps the best in *chosen. */
+static void try_one(gw_search *s, uint32_t tensor, uint32_t i, gw_ticks *best, uint32_t *chosen)
 {
     const gw_class *c = s->class_of[tensor];
-    gw_ticks best = s->line.makespan;
-    uint32_t chosen = s->pick[tensor];
-    for (uint32_t i = 0; i < c->n; i++) {
-        if (i == s->pick[tensor] || !allowed(&c->choice[i], device)) {
-            continue;
-        }
-        if (most_gain(&c->choice[s->pick[tensor]], &c->choice[i]) <= s->least_gain) {
-            s->skipped++;
-            continue;
-        }
-        const gw_chain *chain = &c->choice[i].chain;
-        const gw_ticks makespan = gw_timeline_try(&s->line, &tensor, &chain, 1, best);
-        if (makespan < best) {
-            best = makespan;
-            chosen = i;
-        }
+    if (i == s->pick[tensor]) {
+        return;
     }
+    if (most_gain(&c->choice[s->pick[tensor]], &c->choice[i]) <= s->least_gain) {
+        s->skipped++;
+        return;
+    }
+    const gw_chain *chain = &c->choice[i].chain;
+    const gw_ticks makespan = gw_timeline_try(&s->line, &tensor, &chain, 1, *best);
+    if (makespan < *best) {
+        *best = makespan;
+        *chosen = i;
+    }
+}
+
+static int settle(gw_search *s, uint32_t tensor, uint32_t chosen)
+{
     if (chosen == s->pick[tensor]) {
         return 0;
     }
@@ -57,18 +58,41 @@ int gw_move_one(gw_search *s, uint32_t tensor, gw_coding device)
     return 1;
 }
 
-/* The best of all pairs of choices of two tensors, a before b. */
+int gw_move_one(gw_search *s, uint32_t tensor, gw_coding device)
+{
+    const gw_class *c = s->class_of[tensor];
+    gw_ticks best = s->line.makespan;
+    uint32_t chosen = s->pick[tensor];
+    for (uint32_t i = 0; i < c->n; i++) {
+        if (allowed(&c->choice[i], device)) {
+            try_one(s, tensor, i, &best, &chosen);
+        }
+    }
+    return settle(s, tensor, chosen);
+}
+
+/* The same among the few that are best under some weighting. */
+static int move_one_of_some(gw_search *s, uint32_t tensor)
+{
+    const gw_class *c = s->class_of[tensor];
+    gw_ticks best = s->line.makespan;
+    uint32_t chosen = s->pick[tensor];
+    for (uint32_t k = 0; k < c->n_some; k++) {
+        try_one(s, tensor, c->some[k], &best, &chosen);
+    }
+    return settle(s, tensor, chosen);
+}
+
+/* The best pair of choices, out of some, of two tensors, a before b. */
 static int move_two(gw_search *s, uint32_t a, uint32_t b)
 {
     const gw_class *ca = s->class_of[a], *cb = s->class_of[b];
     const uint32_t both[2] = {a, b};
     gw_ticks best = s->line.makespan;
     uint32_t x = s->pick[a], y = s->pick[b];
-    for (uint32_t i = 0; i < ca->n; i++) {
-        for (uint32_t j = 0; j < cb->n && i != s->pick[a]; j++) {
-            if (j == s->pick[b]) {
-                continue;
-            }
+    for (uint32_t k = 0; k < ca->n_some * cb->n_some; k++) {
+        const uint32_t i = ca->some[k / cb->n_some], j = cb->some[k % cb->n_some];
+        if (i != s->pick[a] && j != s->pick[b]) {
             const gw_chain *chains[2] = {&ca->choice[i].chain, &cb->choice[j].chain};
             if (most_gain(&ca->choice[s->pick[a]], &ca->choice[i]) +
                     most_gain(&cb->choice[s->pick[b]], &cb->choice[j]) <=
@@ -93,14 +117,17 @@ static int move_two(gw_search *s, uint32_t a, uint32_t b)
     return 1;
 }
 
-static int move_singles(gw_search *s)
+/* Until no single change helps. First among some choices, then among all. */
+static int move_singles(gw_search *s, int all)
 {
     int any = 0, moved = 1;
     while (moved && s->line.events < s->event_limit) {
         moved = 0;
-        for (uint32_t k = 0; k < s->line.n; k++) {
-            if (!gw_is_settled(s, s->order[k])) {
-                moved |= gw_move_one(s, s->order[k], GW_CODING_MIXED);
+        for (uint32_t k = 0; k < s->line.n && s->line.events < s->event_limit; k++) {
+            const uint32_t tensor = s->order[k];
+            if (!gw_is_settled(s, tensor)) {
+                moved |=
+                    all ? gw_move_one(s, tensor, GW_CODING_MIXED) : move_one_of_some(s, tensor);
             }
         }
         any |= moved;
@@ -128,6 +155,7 @@ static int move_pairs(gw_search *s)
 void gw_search_local(gw_search *s)
 {
     do {
-        (void)move_singles(s);
-    } while (move_pairs(s) && s->line.events < s->event_limit);
+        (void)move_singles(s, 0);
+        (void)move_singles(s, 1);
+    } while (s->line.events < s->event_limit && move_pairs(s));
 }

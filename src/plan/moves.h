@@ -7,7 +7,7 @@
 /* Uncompressed and through before a bubble: no choice of this tensor can help. */
 int gw_is_settled(const gw_search *s, uint32_t tensor);
 /* Takes the best choice of this tensor, if better than the one it has: 1. Only uncompressed ones and those of
- * `device`; GW_CODING_MIXED: all. */
+ * `device`; GW_CODING_MIXED: of all. */
 int gw_move_one(gw_search *s, uint32_t tensor, gw_coding device);
 
 #endif

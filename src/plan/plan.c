@@ -17,8 +17,10 @@ struct gw_plan {
 static const gw_fusion RULES[] = {
     {0, 0}, {1 << 14, 1 << 16}, {1 << 16, 1 << 20}, {1 << 18, 1 << 22}, {1 << 20, 1 << 23}};
 enum { N_RULES = sizeof RULES / sizeof RULES[0] };
-/* Timeline events after which no new round of moves begins: some tenths of a second. */
-#define EVENT_LIMIT UINT64_C(12000000)
+/* Timeline events after which no new round of moves begins, for 4341 routes and for 174: half a second, and some
+ * hundredths. */
+#define EVENT_LIMIT            UINT64_C(10000000)
+#define EVENT_LIMIT_ONE_DEVICE UINT64_C(400000)
 
 typedef struct planner {
     const gw_job *job;
@@ -200,7 +202,8 @@ static gw_status search_rule(planner *p, gw_fusion rule, int whole, gw_ticks *re
     }
     if (status == GW_OK) {
         s.device = p->pricer.devices & GW_DEVICE_GPU ? GW_CODING_GPU : GW_CODING_CPU;
-        s.event_limit = EVENT_LIMIT;
+        const int both = p->pricer.devices == (GW_DEVICE_CPU | GW_DEVICE_GPU);
+        s.event_limit = both ? EVENT_LIMIT : EVENT_LIMIT_ONE_DEVICE;
         s.least_gain = p->best / 1000000;
         if (whole) {
             gw_search_run(&s);
@@ -238,38 +241,58 @@ static gw_status search_all(planner *p, gw_why *why)
 
 /* ---- bounds ---- */
 
+/* The same problem with coding that takes no time, searched. */
+static gw_status search_free(planner *p, gw_problem *x, gw_why *why)
+{
+    gw_class *classes = calloc((size_t)p->store.n + 1, sizeof *classes);
+    gw_front front = {0};
+    gw_search s;
+    gw_status status =
+        classes != NULL ? GW_OK : gw_fail(why, GW_ERR_MEMORY, "no memory for bounds");
+    for (uint32_t i = 0; i < p->store.n && status == GW_OK; i++) {
+        gw_front_begin(&front, &p->pricer.rules);
+        if (!gw_class_free_coding(&front, p->store.item[i], &classes[i])) {
+            status = gw_fail(why, GW_ERR_MEMORY, "no memory for bounds");
+        }
+    }
+    for (uint32_t b = 0; b < x->buckets && status == GW_OK; b++) {
+        for (uint32_t i = 0; i < p->store.n; i++) {
+            if (classes[i].elements == x->elements[b]) {
+                x->class_of[b] = &classes[i];
+            }
+        }
+    }
+    if (status == GW_OK) {
+        status = gw_search_create(&s, &p->pricer.rules, x->compute, x->class_of, x->n, why);
+    }
+    if (status == GW_OK) {
+        gw_search_links(&s);
+        const gw_ticks least = s.line.makespan < p->best ? s.line.makespan : p->best;
+        p->report.zero_cost = p->job->forward + (double)least * 1e-9 + p->job->optimizer;
+        gw_search_destroy(&s);
+    }
+    for (uint32_t i = 0; classes != NULL && i < p->store.n; i++) {
+        gw_class_free(&classes[i]);
+    }
+    free(classes);
+    gw_front_free(&front);
+    return status;
+}
+
 /* For the buckets of the best plan. */
 static gw_status bound(planner *p, gw_why *why)
 {
     gw_problem x;
-    gw_search s;
-    gw_class_store store = {0};
     gw_status status = gw_problem_create(&x, p->job, p->rule, why);
     if (status != GW_OK) {
         return status;
     }
-    const double fixed = p->job->forward + p->job->optimizer;
     status = gw_problem_price(&x, &p->pricer, &p->store, why);
     if (status == GW_OK) {
         const gw_ticks least = gw_lower_bound(&x, p->pricer.rules.cpu_workers);
-        p->report.lower_bound = fixed + (double)least * 1e-9;
-        gw_pricer nothing = p->pricer;
-        nothing.free_coding = 1;
-        nothing.front = (gw_front){0};
-        status = gw_problem_price(&x, &nothing, &store, why);
-        gw_front_free(&nothing.front);
+        p->report.lower_bound = p->job->forward + (double)least * 1e-9 + p->job->optimizer;
+        status = search_free(p, &x, why);
     }
-    if (status == GW_OK) {
-        status = gw_search_create(&s, &p->pricer.rules, x.compute, x.class_of, x.n, why);
-    }
-    if (status == GW_OK) {
-        s.event_limit = EVENT_LIMIT / 8;
-        gw_search_greedy(&s);
-        const gw_ticks least = s.line.makespan < p->best ? s.line.makespan : p->best;
-        p->report.zero_cost = fixed + (double)least * 1e-9;
-        gw_search_destroy(&s);
-    }
-    gw_class_store_free(&store);
     gw_problem_destroy(&x);
     return status;
 }

@@ -222,6 +222,11 @@ static void start_alone(gw_search *s, gw_ticks links, gw_ticks coding)
     gw_timeline_commit(&s->line, 0);
 }
 
+void gw_search_links(gw_search *s)
+{
+    start_alone(s, 1, 1);
+}
+
 void gw_search_run(gw_search *s)
 {
     static const gw_ticks WEIGHTS[][2] = {{1, 1}, {4, 1}, {1, 2}};

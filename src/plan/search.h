@@ -27,6 +27,9 @@ void gw_search_set(gw_search *s, const uint32_t *pick);
 /* The uncompressed choice that is fastest alone, for each tensor. */
 void gw_search_dense(gw_search *s);
 
+/* The choice that is fastest alone, coded or not. */
+void gw_search_links(gw_search *s);
+
 /* Algorithm 1: one go over the tensors, uncompressed and `device` choices. */
 void gw_search_greedy(gw_search *s);
 /* Algorithm 2, group by group: the earliest of equal tensors with equal choices go to the CPU. */

@@ -82,27 +82,25 @@ static void record(gw_timeline *t, unsigned server, const gw_entry *entry, gw_ti
 
 static void pause_backward(gw_timeline *t, gw_moment *m)
 {
-    gw_server *gpu = &m->server[GW_TRACK_GPU];
-    record(t, GW_TRACK_GPU, &(gw_entry){0, m->back, UINT32_MAX}, gpu->since, m->now);
-    m->back_left -= m->now - gpu->since;
+    record(t, GW_TRACK_GPU, &(gw_entry){0, m->back, UINT32_MAX}, m->since[GW_TRACK_GPU], m->now);
+    m->back_left -= m->now - m->since[GW_TRACK_GPU];
     m->in_back = 0;
-    gpu->end = GW_NEVER;
+    m->end[GW_TRACK_GPU] = GW_NEVER;
 }
 
 static void resume_backward(gw_moment *m)
 {
     m->in_back = 1;
-    m->server[GW_TRACK_GPU].since = m->now;
-    m->server[GW_TRACK_GPU].end = m->now + m->back_left;
+    m->since[GW_TRACK_GPU] = m->now;
+    m->end[GW_TRACK_GPU] = m->now + m->back_left;
 }
 
 /* The gradient of tensor `back` is there, and those that need no time after it. */
 static void finish_backward(gw_timeline *t, gw_moment *m, gw_entry *const *log)
 {
-    gw_server *gpu = &m->server[GW_TRACK_GPU];
-    record(t, GW_TRACK_GPU, &(gw_entry){0, m->back, UINT32_MAX}, gpu->since, m->now);
+    record(t, GW_TRACK_GPU, &(gw_entry){0, m->back, UINT32_MAX}, m->since[GW_TRACK_GPU], m->now);
     m->in_back = 0;
-    gpu->end = GW_NEVER;
+    m->end[GW_TRACK_GPU] = GW_NEVER;
     do {
         m->begun[GW_TRACK_GPU] += t->compute[m->back];
         push_op(t, m, log, m->back, 0);
@@ -122,7 +120,7 @@ static int all_is_quiet(const gw_timeline *t, const gw_moment *m, unsigned track
         }
     }
     for (unsigned s = 0; s < t->servers; s++) {
-        if (m->server[s].end != GW_NEVER && !(s == GW_TRACK_GPU && m->in_back)) {
+        if (m->end[s] != GW_NEVER && !(s == GW_TRACK_GPU && m->in_back)) {
             return 0;
         }
     }
@@ -145,15 +143,16 @@ static int begin(gw_timeline *t, gw_moment *m, gw_entry *const *log, unsigned se
         left -= t->compute[m->back] - m->back_left;
     }
     m->begun[track] += op->ticks;
-    m->server[server] = (gw_server){.end = m->now + op->ticks, .since = m->now, .entry = entry};
+    m->end[server] = m->now + op->ticks;
+    m->since[server] = m->now;
+    m->entry[server] = entry;
     t->events++;
     return track == GW_TRACK_CPU || m->now + left < limit;
 }
 
 static int begin_gpu(gw_timeline *t, gw_moment *m, gw_entry *const *log, gw_ticks limit)
 {
-    gw_server *gpu = &m->server[GW_TRACK_GPU];
-    if (gpu->end != GW_NEVER && !m->in_back) {
+    if (m->end[GW_TRACK_GPU] != GW_NEVER && !m->in_back) {
         return 1;
     }
     if (m->head[GW_TRACK_GPU] != m->tail[GW_TRACK_GPU]) {
@@ -177,7 +176,7 @@ static int begin_all(gw_timeline *t, gw_moment *m, gw_entry *const *log, gw_tick
     int go_on = begin_gpu(t, m, log, limit);
     for (unsigned s = GW_TRACK_GPU + 1; s < t->servers && go_on; s++) {
         const unsigned queue = s < GW_TRACKS ? s : GW_TRACK_CPU;
-        if (m->head[queue] != m->tail[queue] && m->server[s].end == GW_NEVER) {
+        if (m->head[queue] != m->tail[queue] && m->end[s] == GW_NEVER) {
             go_on = begin(t, m, log, s, queue, limit);
         }
     }
@@ -190,7 +189,7 @@ static gw_ticks next_end(const gw_timeline *t, const gw_moment *m)
 {
     gw_ticks next = GW_NEVER;
     for (unsigned s = 0; s < t->servers; s++) {
-        next = m->server[s].end < next ? m->server[s].end : next;
+        next = m->end[s] < next ? m->end[s] : next;
     }
     return next;
 }
@@ -198,18 +197,18 @@ static gw_ticks next_end(const gw_timeline *t, const gw_moment *m)
 static void end_all(gw_timeline *t, gw_moment *m, gw_entry *const *log)
 {
     for (unsigned s = 0; s < t->servers; s++) {
-        gw_server *server = &m->server[s];
-        if (server->end != m->now) {
+        if (m->end[s] != m->now) {
             continue;
         }
         if (s == GW_TRACK_GPU && m->in_back) {
             finish_backward(t, m, log);
             continue;
         }
-        record(t, s, &server->entry, server->since, m->now);
-        server->end = GW_NEVER;
+        const gw_entry ended = m->entry[s];
+        record(t, s, &ended, m->since[s], m->now);
+        m->end[s] = GW_NEVER;
         m->track_free[s < GW_TRACKS ? s : GW_TRACK_CPU] = m->now;
-        push_op(t, m, log, server->entry.tensor, server->entry.op + 1);
+        push_op(t, m, log, ended.tensor, ended.op + 1);
     }
 }
 
@@ -232,7 +231,7 @@ static gw_ticks run(gw_timeline *t, gw_moment *m, gw_entry *const *log, gw_ticks
         if (next >= limit) {
             return GW_NEVER;
         }
-        if (save && m->in_back && m->server[GW_TRACK_GPU].end == next) {
+        if (save && m->in_back && m->end[GW_TRACK_GPU] == next) {
             save_moment(t, m);
         }
         m->now = next;
@@ -249,7 +248,7 @@ static void start(gw_timeline *t, gw_moment *m)
 {
     *m = (gw_moment){.back_left = t->compute[0]};
     for (unsigned s = 0; s < GW_SERVERS; s++) {
-        m->server[s].end = GW_NEVER;
+        m->end[s] = GW_NEVER;
     }
     memset(t->total, 0, sizeof t->total);
     for (uint32_t i = 0; i < t->n; i++) {
@@ -293,7 +292,7 @@ static gw_ticks least_end(const gw_timeline *t, const gw_moment *m)
     /* backward of tensor `back` is under way and ends at the next moment */
     gw_ticks least = next + t->total[GW_TRACK_GPU] - m->begun[GW_TRACK_GPU] - t->compute[m->back];
     for (unsigned track = GW_TRACK_COPY; track < GW_TRACKS; track++) {
-        const gw_ticks busy = m->server[track].end;
+        const gw_ticks busy = m->end[track];
         const gw_ticks begins = busy != GW_NEVER ? busy : next;
         const gw_ticks end = begins + t->total[track] - m->begun[track];
         least = end > least ? end : least;
@@ -304,6 +303,7 @@ static gw_ticks least_end(const gw_timeline *t, const gw_moment *m)
 gw_ticks gw_timeline_try(gw_timeline *t, const uint32_t *tensors, const gw_chain *const *chains,
                          uint32_t n, gw_ticks limit)
 {
+    t->events++;
     const gw_chain *swapped[GW_TRY_MAX];
     gw_ticks makespan = GW_NEVER;
     memcpy(swapped, chains, n * sizeof *swapped);

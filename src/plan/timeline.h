@@ -35,12 +35,6 @@ enum { GW_QUEUE_DEFERRED = GW_TRACKS, GW_QUEUES = GW_TRACKS + 1 };
 /* Who serves: a track each, the CPU's other workers behind them. */
 enum { GW_SERVERS = GW_TRACKS + GW_TIMELINE_MAX_WORKERS - 1 };
 
-typedef struct gw_server {
-    gw_ticks end; /* GW_NEVER: idle */
-    gw_ticks since;
-    gw_entry entry;
-} gw_server;
-
 /* A moment of the timeline. Queues are spans of logs that only grow, so this is small. */
 typedef struct gw_moment {
     gw_ticks now, back_left; /* back_left: of tensor `back`'s backward, when it last began */
@@ -51,7 +45,9 @@ typedef struct gw_moment {
     gw_ticks begun[GW_TRACKS];      /* work; of the GPU's also finished backward */
     gw_ticks track_free[GW_TRACKS]; /* when it last became idle */
     uint32_t head[GW_QUEUES], tail[GW_QUEUES];
-    gw_server server[GW_SERVERS];
+    gw_ticks end[GW_SERVERS]; /* of what each serves; GW_NEVER: idle */
+    gw_ticks since[GW_SERVERS];
+    gw_entry entry[GW_SERVERS];
 } gw_moment;
 
 typedef struct gw_timeline {
