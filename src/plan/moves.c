@@ -117,8 +117,7 @@ static int move_two(gw_search *s, uint32_t a, uint32_t b)
     return 1;
 }
 
-/* Until no single change helps. First among some choices, then among all. */
-static int move_singles(gw_search *s, int all)
+int gw_move_singles(gw_search *s, int all)
 {
     int any = 0, moved = 1;
     while (moved && s->line.events < s->event_limit) {
@@ -155,7 +154,7 @@ static int move_pairs(gw_search *s)
 void gw_search_local(gw_search *s)
 {
     do {
-        (void)move_singles(s, 0);
-        (void)move_singles(s, 1);
+        (void)gw_move_singles(s, 0);
+        (void)gw_move_singles(s, 1);
     } while (s->line.events < s->event_limit && move_pairs(s));
 }

@@ -203,7 +203,7 @@ static gw_status search_rule(planner *p, gw_fusion rule, int whole, gw_ticks *re
     if (status == GW_OK) {
         s.device = p->pricer.devices & GW_DEVICE_GPU ? GW_CODING_GPU : GW_CODING_CPU;
         const int both = p->pricer.devices == (GW_DEVICE_CPU | GW_DEVICE_GPU);
-        s.event_limit = both ? EVENT_LIMIT : EVENT_LIMIT_ONE_DEVICE;
+        s.event_limit = (both ? EVENT_LIMIT : EVENT_LIMIT_ONE_DEVICE) / (p->n_rules > 1 ? 2 : 1);
         s.least_gain = p->best / 1000000;
         if (whole) {
             gw_search_run(&s);
@@ -224,19 +224,21 @@ static gw_status search_rule(planner *p, gw_fusion rule, int whole, gw_ticks *re
     return status;
 }
 
+/* The way to fuse that a greedy pass likes best, and no fusion: both in full. */
 static gw_status search_all(planner *p, gw_why *why)
 {
     gw_ticks least = GW_NEVER, reached = 0;
-    gw_fusion best = RULES[0];
+    unsigned best = 0;
     gw_status status = GW_OK;
     for (unsigned i = 0; i < p->n_rules && status == GW_OK && p->n_rules > 1; i++) {
         status = search_rule(p, RULES[i], 0, &reached, why);
         if (reached < least) {
             least = reached;
-            best = RULES[i];
+            best = i;
         }
     }
-    return status == GW_OK ? search_rule(p, best, 1, &reached, why) : status;
+    status = status == GW_OK ? search_rule(p, RULES[0], 1, &reached, why) : status;
+    return status == GW_OK && best != 0 ? search_rule(p, RULES[best], 1, &reached, why) : status;
 }
 
 /* ---- bounds ---- */

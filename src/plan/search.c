@@ -95,28 +95,32 @@ static gw_ticks alone(const gw_choice *c)
     return sum;
 }
 
-/* Uncompressed ones come first where there are any. */
-static uint32_t fastest_alone(const gw_class *c)
+/* The fastest alone of those that code so; of all where there is none. */
+static uint32_t fastest_alone(const gw_class *c, gw_coding coding)
 {
     uint32_t best = 0;
     for (uint32_t i = 1; i < c->n; i++) {
         const gw_choice *a = &c->choice[i], *b = &c->choice[best];
-        const int more_open = a->coding == GW_CODING_NONE && b->coding != GW_CODING_NONE;
-        const int less_open = a->coding != GW_CODING_NONE && b->coding == GW_CODING_NONE;
-        if (more_open || (!less_open && alone(a) < alone(b))) {
+        const int fits = a->coding == (uint8_t)coding, fitted = b->coding == (uint8_t)coding;
+        if (fits > fitted || (fits == fitted && alone(a) < alone(b))) {
             best = i;
         }
     }
     return best;
 }
 
-void gw_search_dense(gw_search *s)
+void gw_search_all(gw_search *s, gw_coding coding)
 {
     for (uint32_t i = 0; i < s->line.n; i++) {
-        s->pick[i] = fastest_alone(s->class_of[i]);
+        s->pick[i] = fastest_alone(s->class_of[i], coding);
         s->line.chain[i] = chain_of(s, i, s->pick[i]);
     }
     gw_timeline_commit(&s->line, 0);
+}
+
+void gw_search_dense(gw_search *s)
+{
+    gw_search_all(s, GW_CODING_NONE);
 }
 
 /* ---- algorithm 1 ---- */
@@ -227,28 +231,55 @@ void gw_search_links(gw_search *s)
     start_alone(s, 1, 1);
 }
 
+/* The best so far, and what it ends at. */
+typedef struct best_picks {
+    uint32_t *pick;
+    gw_ticks makespan;
+} best_picks;
+
+static void keep_best(const gw_search *s, best_picks *best)
+{
+    if (s->line.makespan < best->makespan) {
+        best->makespan = s->line.makespan;
+        memcpy(best->pick, s->pick, s->line.n * sizeof *best->pick);
+    }
+}
+
+/* What is simple must not be better: one kind of choice for all. */
+static void start_simple(gw_search *s, best_picks *best)
+{
+    static const gw_coding CODINGS[] = {GW_CODING_GPU, GW_CODING_CPU, GW_CODING_NONE};
+    for (unsigned i = 0; i <= sizeof CODINGS / sizeof CODINGS[0]; i++) {
+        if (i == 0) {
+            gw_search_links(s);
+        } else {
+            gw_search_all(s, CODINGS[i - 1]);
+        }
+        if (s->line.makespan < best->makespan) {
+            gw_search_local(s);
+            keep_best(s, best);
+        }
+    }
+}
+
 void gw_search_run(gw_search *s)
 {
-    static const gw_ticks WEIGHTS[][2] = {{1, 1}, {4, 1}, {1, 2}};
-    const uint32_t n = s->line.n;
-    uint32_t *best = malloc(((size_t)n + 1) * sizeof *best);
+    static const gw_ticks WEIGHTS[][2] = {{1, 0}, {1, 2}, {2, 1}};
+    best_picks best = {malloc(((size_t)s->line.n + 1) * sizeof *best.pick), GW_NEVER};
     gw_search_greedy(s);
     gw_search_offload(s);
     gw_search_local(s);
-    if (best == NULL) {
+    if (best.pick == NULL) {
         return; /* one start must do */
     }
-    gw_ticks makespan = s->line.makespan;
-    memcpy(best, s->pick, n * sizeof *best);
+    keep_best(s, &best);
     for (unsigned i = 0; i < sizeof WEIGHTS / sizeof WEIGHTS[0] && s->line.events < s->event_limit;
          i++) {
         start_alone(s, WEIGHTS[i][0], WEIGHTS[i][1]);
         gw_search_local(s);
-        if (s->line.makespan < makespan) {
-            makespan = s->line.makespan;
-            memcpy(best, s->pick, n * sizeof *best);
-        }
+        keep_best(s, &best);
     }
-    gw_search_set(s, best);
-    free(best);
+    start_simple(s, &best);
+    gw_search_set(s, best.pick);
+    free(best.pick);
 }

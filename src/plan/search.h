@@ -24,7 +24,9 @@ void gw_search_destroy(gw_search *s);
 
 /* Takes these picks and draws their timeline. */
 void gw_search_set(gw_search *s, const uint32_t *pick);
-/* The uncompressed choice that is fastest alone, for each tensor. */
+/* The choice that is fastest alone, for each tensor, of those that code so. */
+void gw_search_all(gw_search *s, gw_coding coding);
+/* The same, uncompressed. */
 void gw_search_dense(gw_search *s);
 
 /* The choice that is fastest alone, coded or not. */
