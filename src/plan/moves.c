@@ -1,5 +1,10 @@
 #include "plan/moves.h"
 
+int gw_is_done(const gw_search *s)
+{
+    return s->line.events >= s->event_limit || s->line.makespan <= s->goal;
+}
+
 int gw_is_settled(const gw_search *s, uint32_t tensor)
 {
     const gw_class *c = s->class_of[tensor];
@@ -120,9 +125,9 @@ static int move_two(gw_search *s, uint32_t a, uint32_t b)
 int gw_move_singles(gw_search *s, int all)
 {
     int any = 0, moved = 1;
-    while (moved && s->line.events < s->event_limit) {
+    while (moved && !gw_is_done(s)) {
         moved = 0;
-        for (uint32_t k = 0; k < s->line.n && s->line.events < s->event_limit; k++) {
+        for (uint32_t k = 0; k < s->line.n && !gw_is_done(s); k++) {
             const uint32_t tensor = s->order[k];
             if (!gw_is_settled(s, tensor)) {
                 moved |=
@@ -140,7 +145,7 @@ static int move_pairs(gw_search *s)
     int any = 0;
     for (uint32_t distance = 1; distance < s->line.n; distance++) {
         for (uint32_t a = 0; a + distance < s->line.n; a++) {
-            if (s->line.events >= s->event_limit) {
+            if (gw_is_done(s)) {
                 return any;
             }
             if (!gw_is_settled(s, a) && !gw_is_settled(s, a + distance)) {
@@ -156,5 +161,5 @@ void gw_search_local(gw_search *s)
     do {
         (void)gw_move_singles(s, 0);
         (void)gw_move_singles(s, 1);
-    } while (s->line.events < s->event_limit && move_pairs(s));
+    } while (!gw_is_done(s) && move_pairs(s));
 }

@@ -4,6 +4,8 @@
 
 #include "plan/search.h"
 
+/* No more moves: the events are spent, or nothing can be better. */
+int gw_is_done(const gw_search *s);
 /* Uncompressed and through before a bubble: no choice of this tensor can help. */
 int gw_is_settled(const gw_search *s, uint32_t tensor);
 /* Takes the best choice of this tensor, if better than the one it has: 1. Only uncompressed ones and those of

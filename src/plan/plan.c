@@ -22,6 +22,9 @@ enum { N_RULES = sizeof RULES / sizeof RULES[0] };
 #define EVENT_LIMIT            UINT64_C(10000000)
 #define EVENT_LIMIT_ONE_DEVICE UINT64_C(400000)
 
+/* With more sizes than these, routes that code on several devices are left out: each size is priced by itself. */
+enum { MANY_SIZES = 256 };
+
 typedef struct planner {
     const gw_job *job;
     const gw_cluster *cluster;
@@ -205,6 +208,7 @@ static gw_status search_rule(planner *p, gw_fusion rule, int whole, gw_ticks *re
         const int both = p->pricer.devices == (GW_DEVICE_CPU | GW_DEVICE_GPU);
         s.event_limit = (both ? EVENT_LIMIT : EVENT_LIMIT_ONE_DEVICE) / (p->n_rules > 1 ? 2 : 1);
         s.least_gain = p->best / 1000000;
+        s.goal = gw_lower_bound(&x, p->pricer.rules.cpu_workers);
         if (whole) {
             gw_search_run(&s);
         } else {
@@ -333,11 +337,37 @@ static void count(planner *p)
     }
 }
 
+static int by_number(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+/* Sizes of tensors; each has to be priced. */
+static size_t count_sizes(const gw_job *job)
+{
+    uint64_t *sizes = malloc(job->n * sizeof *sizes);
+    size_t n = 0;
+    for (size_t i = 0; i < job->n && sizes != NULL; i++) {
+        sizes[i] = job->tensors[i].elements;
+    }
+    if (sizes == NULL) {
+        return job->n;
+    }
+    qsort(sizes, job->n, sizeof *sizes, by_number);
+    for (size_t i = 0; i < job->n; i++) {
+        n += i == 0 || sizes[i] != sizes[i - 1];
+    }
+    free(sizes);
+    return n;
+}
+
 static gw_status make(planner *p, gw_plan *plan, gw_why *why)
 {
     p->best = GW_NEVER;
     p->n_rules = p->request->no_fusion ? 1 : N_RULES;
     gw_status status = gw_pricer_create(&p->pricer, p->cluster, why);
+    p->pricer.one_device = count_sizes(p->job) > MANY_SIZES;
     status = status == GW_OK ? collect_specs(p, why) : status;
     status = status == GW_OK ? try_baselines(p, why) : status;
     status = status == GW_OK ? search_all(p, why) : status;

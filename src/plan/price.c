@@ -81,7 +81,7 @@ static void add(assembly *a, gw_track track, double seconds)
 static void bring(const gw_pricer *p, assembly *a, int to_host, double bytes)
 {
     if (p->cluster->has_gpu && a->on_host != to_host) {
-        add(a, GW_TRACK_COPY, p->free_coding ? 0 : gw_copy_seconds(p->cluster, bytes, p->sigma));
+        add(a, GW_TRACK_COPY, gw_copy_seconds(p->cluster, bytes, p->sigma));
         a->on_host = to_host;
     }
 }
@@ -94,8 +94,7 @@ static void code(const gw_pricer *p, assembly *a, const part *x, const coders *w
     const double seconds = encodes ? gw_curve_at(&cost->encode, x->operand, p->sigma)
                                    : x->payloads * gw_curve_at(&cost->decode, x->operand, p->sigma);
     const int own_workers = p->cluster->has_gpu || p->cluster->cpu_workers > 0;
-    add(a, on_cpu && own_workers ? GW_TRACK_CPU : GW_TRACK_GPU,
-        p->free_coding || x->operand == 0 ? 0 : seconds);
+    add(a, on_cpu && own_workers ? GW_TRACK_CPU : GW_TRACK_GPU, x->operand == 0 ? 0 : seconds);
 }
 
 /* Bit i of `on_cpu`: the i-th coding step is the processor's. */
@@ -167,7 +166,7 @@ static int offer_all(gw_pricer *p, const skeleton *s, const coders *who, const g
                      gw_choice like)
 {
     const uint32_t all = (1U << s->codings) - 1;
-    const int one_device = gw_route_kind_of(route) == GW_ROUTE_ADDITIVE; /* both codings on one */
+    const int one_device = p->one_device || gw_route_kind_of(route) == GW_ROUTE_ADDITIVE;
     for (uint32_t on_cpu = 0; on_cpu <= all; on_cpu++) {
         const int needs_cpu = on_cpu != 0, needs_gpu = on_cpu != all;
         if ((needs_cpu && who->cpu == NULL) || (needs_gpu && who->gpu == NULL) ||

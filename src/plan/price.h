@@ -14,7 +14,7 @@ typedef struct gw_pricer {
     const gw_route *forbidden;
     size_t n_forbidden;
     double sigma;
-    int free_coding; /* 1: coding takes no time */
+    int one_device; /* 1: a route codes on one device only */
     gw_timeline_rules rules;
     gw_route *skeleton; /* all routes over one device, then the additive ones */
     uint32_t n_skeletons;

@@ -130,7 +130,7 @@ void gw_search_greedy(gw_search *s)
     gw_search_dense(s);
     for (uint32_t k = 0; k < s->line.n; k++) {
         const uint32_t i = s->order[k];
-        if (gw_is_settled(s, i)) {
+        if (gw_is_settled(s, i) || s->line.makespan <= s->goal) {
             continue;
         }
         (void)gw_move_one(s, i, s->device);
@@ -273,8 +273,7 @@ void gw_search_run(gw_search *s)
         return; /* one start must do */
     }
     keep_best(s, &best);
-    for (unsigned i = 0; i < sizeof WEIGHTS / sizeof WEIGHTS[0] && s->line.events < s->event_limit;
-         i++) {
+    for (unsigned i = 0; i < sizeof WEIGHTS / sizeof WEIGHTS[0] && !gw_is_done(s); i++) {
         start_alone(s, WEIGHTS[i][0], WEIGHTS[i][1]);
         gw_search_local(s);
         keep_best(s, &best);

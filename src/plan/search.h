@@ -13,6 +13,7 @@ typedef struct gw_search {
     uint32_t *order;  /* largest first, of equal ones the latest first */
     gw_coding device; /* where the greedy pass codes: GW_CODING_GPU, or _CPU where there is none */
     uint64_t event_limit;    /* no new round of moves beyond so many events */
+    gw_ticks goal;           /* a bound: once it is reached there is nothing to look for */
     gw_ticks least_gain;     /* a move that can gain no more is not tried */
     int keep_before_bubbles; /* 1: tensors in front of a bubble are tried all the same */
     uint64_t skipped;        /* moves that were not tried, for that or a bound */
