@@ -160,8 +160,25 @@ static void reason_of(const gw_cli_scene *scene, const verdict *v, char *text, s
     }
 }
 
-static void print_words(const gw_cli_args *args, const gw_cli_scene *scene, const verdict *v,
-                        const char *reason)
+/* The options that lead to the same scene. */
+static void print_where(const gw_cli_scene_args *wanted)
+{
+    if (wanted->cluster) {
+        (void)printf(" --cluster %s", wanted->cluster);
+    }
+    if (wanted->nodes) {
+        (void)printf(" --nodes %u", wanted->nodes);
+    }
+    if (wanted->ranks_per_node) {
+        (void)printf(" --ranks-per-node %u", wanted->ranks_per_node);
+    }
+    if (wanted->link > 0) {
+        (void)printf(" --link %gmbit", wanted->link * 8e-6);
+    }
+}
+
+static void print_words(const gw_cli_args *args, const gw_cli_scene_args *wanted,
+                        const gw_cli_scene *scene, const verdict *v, const char *reason)
 {
     const gw_plan_report *r = &v->report;
     (void)printf("%s: %s.\n", v->yes ? "Yes, compress" : "No, do not compress", reason);
@@ -169,7 +186,8 @@ static void print_words(const gw_cli_args *args, const gw_cli_scene *scene, cons
         (void)printf("Most of it (%.0f %% of the elements) goes as %s\n  along %s.\n",
                      v->share * 100, v->spec, v->route);
         (void)printf("Write:\n  gradwire plan %s", args->words[0]);
-        (void)printf(" ... -c %s -o plan.json\n", v->spec);
+        print_where(wanted);
+        (void)printf(" -c %s -o plan.json\n", v->spec);
     }
     const double here = scene->cluster.cluster.inter.rate * 8e-9;
     if (v->changes_at > 0) {
@@ -201,7 +219,8 @@ static bool print_json(const gw_cli_scene *scene, const verdict *v, const char *
         "link_gbit", c->inter.rate * 8e-9));
 }
 
-static int advise(const gw_cli_args *args, const gw_cli_scene *scene)
+static int advise(const gw_cli_args *args, const gw_cli_scene_args *wanted,
+                  const gw_cli_scene *scene)
 {
     verdict v = {.yes = false};
     gw_plan *plan = NULL;
@@ -220,7 +239,7 @@ static int advise(const gw_cli_args *args, const gw_cli_scene *scene)
     if (args->json) {
         return print_json(scene, &v, reason) ? GW_CLI_DONE : GW_CLI_FAILED;
     }
-    print_words(args, scene, &v, reason);
+    print_words(args, wanted, scene, &v, reason);
     return GW_CLI_DONE;
 }
 
@@ -245,7 +264,7 @@ int gw_cli_advise(int argc, char **argv)
         status =
             gw_cli_misuse(&PAGE, "--cluster FILE is missing; or say --nodes N and --link RATE");
     } else if (gw_cli_scene_load(&args, &v.scene, &scene)) {
-        status = advise(&args, &scene);
+        status = advise(&args, &v.scene, &scene);
         gw_cli_scene_free(&scene);
     } else {
         status = GW_CLI_FAILED;

@@ -138,6 +138,9 @@ int gw_cli_plan(int argc, char **argv)
     gw_route *forbidden = NULL;
     if (args.n_words != 1) {
         status = gw_cli_misuse(&PAGE, "one JOB is needed");
+    } else if (!v.scene.cluster && (v.scene.nodes == 0 || v.scene.link <= 0)) {
+        status =
+            gw_cli_misuse(&PAGE, "--cluster FILE is missing; or say --nodes N and --link RATE");
     } else if (v.devices && (request.devices = gw_cli_devices_of(v.devices)) == 0) {
         status =
             gw_cli_misuse(&PAGE, "option --devices: '%s' is not cpu, gpu or cpu,gpu", v.devices);

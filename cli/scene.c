@@ -68,10 +68,6 @@ static bool make_cluster(const gw_cli_scene_args *wanted, gw_cli_scene *out)
 {
     if (!wanted->cluster) {
         const uint32_t ranks = wanted->ranks_per_node ? wanted->ranks_per_node : 1;
-        if (!wanted->nodes || wanted->link <= 0) {
-            gw_cli_error("--cluster FILE is missing; or say --nodes N and --link RATE");
-            return false;
-        }
         if (!gw_cli_assume_cluster(wanted->nodes, ranks, wanted->link, out->job.on_gpu,
                                    &out->cluster)) {
             gw_cli_out_of_memory();
@@ -125,11 +121,24 @@ static bool parse_specs(const gw_cli_args *args, const gw_cli_scene_args *wanted
            gw_cli_assume_codec(&out->cluster, &bf16, &added);
 }
 
+/* The times of the job's steps are of another kind of machine. */
+static void note_misfit(const gw_cli_args *args, const gw_cli_scene *scene)
+{
+    const bool cluster_on_gpu = scene->cluster.cluster.has_gpu != 0;
+    if (scene->job.on_gpu != cluster_on_gpu) {
+        gw_cli_note(args->talk, GW_CLI_NORMAL,
+                    "the job was measured on a %s, the cluster computes on %ss: backward takes "
+                    "what the job says",
+                    scene->job.on_gpu ? "GPU" : "CPU", cluster_on_gpu ? "GPU" : "CPU");
+    }
+}
+
 bool gw_cli_scene_load(const gw_cli_args *args, const gw_cli_scene_args *wanted, gw_cli_scene *out)
 {
     *out = (gw_cli_scene){.specs = NULL};
     if (load_job(args->words[0], out) && make_cluster(wanted, out) &&
         parse_specs(args, wanted, out)) {
+        note_misfit(args, out);
         return true;
     }
     gw_cli_scene_free(out);

@@ -40,7 +40,7 @@ typedef struct gw_cli_scene {
     uint64_t job_hash, cluster_hash; /* FNV-1a of the files; 0 without one */
 } gw_cli_scene;
 
-/* Says what went wrong and returns false. Costs that the cluster file lacks are assumed, and a note says so. */
+/* `wanted` has a cluster, or nodes and link. Says what went wrong and returns false. Costs that the cluster file lacks are assumed, and a note says so. */
 bool gw_cli_scene_load(const gw_cli_args *args, const gw_cli_scene_args *wanted, gw_cli_scene *out);
 void gw_cli_scene_free(gw_cli_scene *scene);
 

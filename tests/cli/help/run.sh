@@ -1,7 +1,7 @@
 "$GRADWIRE" --help | head -1
 "$GRADWIRE" help | head -1
 "$GRADWIRE" --version
-for command in codec encode decode inspect routes bench; do
+for command in codec encode decode inspect routes bench plan advise simulate; do
     "$GRADWIRE" help $command > asked
     "$GRADWIRE" $command --help > option
     cmp asked option
