@@ -112,7 +112,7 @@ static void find_spec(const gw_cli_scene *scene, const gw_plan *plan, verdict *v
         all += (double)scene->job.job.tensors[i].elements;
         for (size_t k = 0; one.params.codec && k < gw_plan_count(plan); k++) {
             (void)gw_plan_entry_at(plan, k, &other);
-            if (memcmp(&one.params, &other.params, sizeof one.params) == 0) {
+            if (gw_cli_same_spec(&one, &other)) {
                 sum += (double)scene->job.job.tensors[k].elements;
             }
         }

@@ -39,8 +39,7 @@ typedef struct way {
 
 static bool same_way(const gw_plan_entry *a, const gw_plan_entry *b)
 {
-    return gw_route_equal(&a->route, &b->route) &&
-           memcmp(&a->params, &b->params, sizeof a->params) == 0;
+    return gw_route_equal(&a->route, &b->route) && gw_cli_same_spec(a, b);
 }
 
 static int by_elements(const void *a, const void *b)

@@ -9,6 +9,15 @@
 #include "json_out.h"
 #include "say.h"
 
+bool gw_cli_same_spec(const gw_plan_entry *a, const gw_plan_entry *b)
+{
+    bool same = a->params.codec == b->params.codec;
+    for (size_t i = 0; i < GW_PARAMS_MAX; i++) {
+        same = same && a->params.value[i] == b->params.value[i];
+    }
+    return same;
+}
+
 void gw_cli_spec_text(const gw_plan_entry *entry, char *text, size_t size)
 {
     if (!entry->params.codec || gw_params_print(&entry->params, text, size) != GW_OK) {
@@ -44,7 +53,7 @@ static void set_times(json_t *json, const gw_plan_report *r)
                  {"zero_cost_ms", r->zero_cost}, {"lower_bound_ms", r->lower_bound},
                  {"step_high_ms", r->step_high}, {"dense_high_ms", r->dense_high}};
     for (size_t i = 0; i < sizeof times / sizeof times[0]; i++) {
-        json_object_set_new(json, times[i].key, json_real(times[i].seconds * 1e3));
+        json_object_set_new(json, times[i].key, gw_cli_json_number(times[i].seconds * 1e3));
     }
     json_object_set_new(json, "gap", json_real(r->step / r->lower_bound - 1));
 }

@@ -149,12 +149,12 @@ typedef struct gw_plan_entry {
 
 /* Seconds are of a whole step: forward, timeline, optimizer. */
 typedef struct gw_plan_report {
-    double step, dense, bf16, all_compressed;
-    double zero_cost;             /* if coding took no time: no plan is faster */
-    double lower_bound;           /* proven: no plan is faster */
-    double step_high, dense_high; /* with everything one deviation slower */
-    uint64_t evaluations;         /* timelines, whole or in part */
-    uint64_t candidates;          /* spec and route, for each size of tensor */
+    double step, dense, bf16, all_compressed; /* the last two NaN if nothing may code */
+    double zero_cost;                         /* if coding took no time: no plan is faster */
+    double lower_bound;                       /* proven: no plan is faster */
+    double step_high, dense_high;             /* with everything one deviation slower */
+    uint64_t evaluations;                     /* timelines, whole or in part */
+    uint64_t candidates;                      /* spec and route, for each size of tensor */
     uint64_t dominated; /* of these not tried: another asks less of every part of the machine */
     uint64_t untried;   /* moves skipped because a bound said that they cannot help */
     uint32_t buckets, compressed; /* buckets that are sent, and those that are coded */

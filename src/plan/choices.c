@@ -143,12 +143,11 @@ static void find_some(gw_class *c)
         c->some[c->n_some++] = i;
     }
     for (unsigned i = 0; i < N * N * 2 && c->n > FEW; i++) {
-        gw_ticks weight[GW_TRACKS];
-        weight[GW_TRACK_NIC] = 10;
-        weight[GW_TRACK_INTRA] = i % 2 ? 10 : 3;
-        weight[GW_TRACK_GPU] = WEIGHTS[i / 2 % N];
-        weight[GW_TRACK_CPU] = WEIGHTS[i / 2 / N];
-        weight[GW_TRACK_COPY] = 1;
+        const gw_ticks weight[GW_TRACKS] = {[GW_TRACK_NIC] = 10,
+                                            [GW_TRACK_INTRA] = i % 2 ? 10 : 3,
+                                            [GW_TRACK_GPU] = WEIGHTS[i / 2 % N],
+                                            [GW_TRACK_CPU] = WEIGHTS[i / 2 / N],
+                                            [GW_TRACK_COPY] = 1};
         add_some(c, best_under(c, weight));
     }
 }
@@ -180,7 +179,7 @@ int gw_front_seal(const gw_front *front, uint64_t elements, gw_class *out)
         ops += front->choice[i].chain.n;
     }
     *out = (gw_class){.elements = elements, .n = front->n};
-    out->choice = malloc((front->n + 1) * sizeof *out->choice);
+    out->choice = calloc((size_t)front->n + 1, sizeof *out->choice);
     out->ops = malloc((ops + 1) * sizeof *out->ops);
     out->some = malloc((front->n + FEW) * sizeof *out->some);
     if (out->choice == NULL || out->ops == NULL || out->some == NULL) {

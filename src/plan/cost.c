@@ -3,7 +3,6 @@
 #include "base/why.h"
 
 #include <math.h>
-#include <string.h>
 
 static const double LONGEST = 1e6; /* seconds, of anything: far below what ticks can hold */
 
@@ -38,7 +37,7 @@ double gw_curve_at(const gw_cost_curve *curve, double bytes, double sigma)
 static gw_status check_curve(const gw_cost_curve *curve, const char *what, gw_why *why)
 {
     if (curve->n == 0 || curve->n > GW_COST_POINTS) {
-        return gw_fail(why, GW_ERR_RANGE, "%s: %u points; 1 to %d", what, curve->n, GW_COST_POINTS);
+        return GW_FAIL(why, GW_ERR_RANGE, "%s: %u points; 1 to %d", what, curve->n, GW_COST_POINTS);
     }
     for (uint32_t i = 0; i < curve->n; i++) {
         const gw_cost_point *p = &curve->point[i];
@@ -46,11 +45,11 @@ static gw_status check_curve(const gw_cost_curve *curve, const char *what, gw_wh
                          p->seconds >= 0 && p->seconds <= LONGEST && isfinite(p->deviation) &&
                          p->deviation >= 0 && p->deviation <= LONGEST;
         if (!fine) {
-            return gw_fail(why, GW_ERR_RANGE,
+            return GW_FAIL(why, GW_ERR_RANGE,
                            "%s: point %u is negative, zero bytes or not a number", what, i);
         }
         if (i > 0 && p->bytes <= p[-1].bytes) {
-            return gw_fail(why, GW_ERR_RANGE, "%s: point %u: bytes do not ascend", what, i);
+            return GW_FAIL(why, GW_ERR_RANGE, "%s: point %u: bytes do not ascend", what, i);
         }
     }
     return GW_OK;
@@ -61,14 +60,14 @@ static gw_status check_curve(const gw_cost_curve *curve, const char *what, gw_wh
 static gw_status check_link(const gw_cluster_link *link, const char *what, gw_why *why)
 {
     if (!(link->rate > 0) || !isfinite(link->rate)) {
-        return gw_fail(why, GW_ERR_RANGE, "%s: a link needs a rate above 0", what);
+        return GW_FAIL(why, GW_ERR_RANGE, "%s: a link needs a rate above 0", what);
     }
     if (!(link->latency >= 0 && link->latency <= LONGEST) ||
         !(link->message >= 0 && link->message <= LONGEST)) {
-        return gw_fail(why, GW_ERR_RANGE, "%s: negative or endless latency", what);
+        return GW_FAIL(why, GW_ERR_RANGE, "%s: negative or endless latency", what);
     }
     if (!(link->spread >= 0 && link->spread <= 10)) {
-        return gw_fail(why, GW_ERR_RANGE, "%s: a spread from 0 to 10", what);
+        return GW_FAIL(why, GW_ERR_RANGE, "%s: a spread from 0 to 10", what);
     }
     return GW_OK;
 }
@@ -78,11 +77,11 @@ gw_status gw_cluster_check(const gw_cluster *c, gw_why *why)
     const uint64_t ranks = (uint64_t)c->nodes * c->ranks_per_node;
     gw_status status = GW_OK;
     if (ranks == 0 || ranks > GW_ROUTE_MAX_RANKS) {
-        return gw_fail(why, GW_ERR_RANGE, "%u nodes of %u ranks: 1 to %d ranks together", c->nodes,
+        return GW_FAIL(why, GW_ERR_RANGE, "%u nodes of %u ranks: 1 to %d ranks together", c->nodes,
                        c->ranks_per_node, GW_ROUTE_MAX_RANKS);
     }
     if (c->cpu_workers > GW_TIMELINE_MAX_WORKERS || (c->cpu_workers == 0 && c->has_gpu)) {
-        return gw_fail(why, GW_ERR_RANGE, "%u CPU workers: %d to %d", c->cpu_workers,
+        return GW_FAIL(why, GW_ERR_RANGE, "%u CPU workers: %d to %d", c->cpu_workers,
                        c->has_gpu != 0, GW_TIMELINE_MAX_WORKERS);
     }
     status = c->ranks_per_node > 1 ? check_link(&c->intra, "intra", why) : GW_OK;
@@ -99,6 +98,15 @@ gw_status gw_cluster_check(const gw_cluster *c, gw_why *why)
     return status;
 }
 
+int gw_same_params(const gw_params *a, const gw_params *b)
+{
+    int same = a->codec == b->codec;
+    for (unsigned i = 0; i < GW_PARAMS_MAX; i++) {
+        same = same && a->value[i] == b->value[i];
+    }
+    return same;
+}
+
 const gw_codec_cost *gw_cluster_codec(const gw_cluster *cluster, const gw_params *params,
                                       gw_device device)
 {
@@ -108,7 +116,7 @@ const gw_codec_cost *gw_cluster_codec(const gw_cluster *cluster, const gw_params
         if (c->device != device || c->params.codec != params->codec) {
             continue;
         }
-        if (memcmp(c->params.value, params->value, sizeof params->value) == 0) {
+        if (gw_same_params(&c->params, params)) {
             return c;
         }
         similar = similar != NULL ? similar : c;

@@ -19,6 +19,9 @@ double gw_collective_seconds(const gw_cluster *cluster, const gw_move *root, con
                              double sigma, gw_track *track);
 double gw_copy_seconds(const gw_cluster *cluster, double bytes, double sigma);
 
+/* The same codec with the same settings; both NULL too. */
+int gw_same_params(const gw_params *a, const gw_params *b);
+
 gw_ticks gw_ticks_of(double seconds); /* nanoseconds */
 
 #endif

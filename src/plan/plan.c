@@ -4,8 +4,8 @@
 
 #include "base/why.h"
 
+#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 struct gw_plan {
     gw_plan_entry *entry; /* one a tensor */
@@ -22,6 +22,7 @@ enum { N_RULES = sizeof RULES / sizeof RULES[0] };
 #define EVENT_LIMIT            UINT64_C(10000000)
 #define EVENT_LIMIT_ONE_DEVICE UINT64_C(400000)
 
+static const double NEVER = 1e30; /* seconds */
 /* With more sizes than these, routes that code on several devices are left out: each size is priced by itself. */
 enum { MANY_SIZES = 256 };
 
@@ -51,7 +52,7 @@ static gw_status check_specs(const planner *p, gw_why *why)
             return status;
         }
         if (gw_params_flags(spec) & GW_CODEC_ROUNDS) {
-            return gw_fail(why, GW_ERR_UNSUPPORTED,
+            return GW_FAIL(why, GW_ERR_UNSUPPORTED,
                            "%s is exchanged in rounds, which the planner does not price",
                            gw_codec_name(spec->codec));
         }
@@ -60,7 +61,7 @@ static gw_status check_specs(const planner *p, gw_why *why)
         const int gpu = (p->pricer.devices & GW_DEVICE_GPU) &&
                         gw_cluster_codec(p->cluster, spec, GW_DEVICE_GPU) != NULL;
         if (!cpu && !gpu) {
-            return gw_fail(why, GW_ERR_UNKNOWN,
+            return GW_FAIL(why, GW_ERR_UNKNOWN,
                            "cluster '%.80s' does not say what %s costs on a device that may code",
                            p->cluster->name, gw_codec_name(spec->codec));
         }
@@ -74,12 +75,12 @@ static gw_status collect_specs(planner *p, gw_why *why)
     p->specs = calloc(r->n_specs + 2, sizeof *p->specs);
     p->entry = calloc(p->job->n, sizeof *p->entry);
     if (p->specs == NULL || p->entry == NULL) {
-        return gw_fail(why, GW_ERR_MEMORY, "no memory for a plan of %zu tensors", p->job->n);
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a plan of %zu tensors", p->job->n);
     }
     gw_status status = gw_params_parse(&p->specs[1], "cast:to=bf16", why);
     p->n_specs = 2;
     for (size_t i = 0; i < r->n_specs && status == GW_OK; i++) {
-        const int twice = memcmp(&r->specs[i], &p->specs[1], sizeof *r->specs) == 0;
+        const int twice = gw_same_params(&r->specs[i], &p->specs[1]);
         if (!twice) {
             p->specs[p->n_specs++] = r->specs[i];
         }
@@ -92,7 +93,7 @@ static gw_status collect_specs(planner *p, gw_why *why)
     p->pricer.n_forbidden = r->n_forbidden;
     p->pricer.rules.one_channel = r->one_channel;
     if (status == GW_OK && p->pricer.devices == 0) {
-        return gw_fail(why, GW_ERR_ARG, "no device may code: the cluster has %s",
+        return GW_FAIL(why, GW_ERR_ARG, "no device may code: the cluster has %s",
                        p->cluster->has_gpu ? "cpu and gpu" : "cpu");
     }
     return status == GW_OK ? check_specs(p, why) : status;
@@ -162,7 +163,7 @@ static gw_status try_dense(planner *p, gw_fusion rule, gw_why *why)
 
 static gw_status try_baselines(planner *p, gw_why *why)
 {
-    p->report.dense = p->report.bf16 = p->report.all_compressed = 1e30;
+    p->report.dense = p->report.bf16 = p->report.all_compressed = NEVER;
     gw_status status = GW_OK;
     for (unsigned i = 0; i < p->n_rules && status == GW_OK; i++) {
         status = try_dense(p, RULES[i], why);
@@ -254,11 +255,11 @@ static gw_status search_free(planner *p, gw_problem *x, gw_why *why)
     gw_front front = {0};
     gw_search s;
     gw_status status =
-        classes != NULL ? GW_OK : gw_fail(why, GW_ERR_MEMORY, "no memory for bounds");
+        classes != NULL ? GW_OK : GW_FAIL(why, GW_ERR_MEMORY, "no memory for bounds");
     for (uint32_t i = 0; i < p->store.n && status == GW_OK; i++) {
         gw_front_begin(&front, &p->pricer.rules);
         if (!gw_class_free_coding(&front, p->store.item[i], &classes[i])) {
-            status = gw_fail(why, GW_ERR_MEMORY, "no memory for bounds");
+            status = GW_FAIL(why, GW_ERR_MEMORY, "no memory for bounds");
         }
     }
     for (uint32_t b = 0; b < x->buckets && status == GW_OK; b++) {
@@ -313,7 +314,7 @@ static gw_status report_high(planner *p, gw_why *why)
     const gw_plan_report before = p->report;
     const gw_ticks best = p->best;
     p->best = 0; /* nothing is to be kept */
-    p->report.dense = 1e30;
+    p->report.dense = NEVER;
     for (unsigned i = 0; i < p->n_rules && status == GW_OK; i++) {
         status = try_dense(p, RULES[i], why);
     }
@@ -328,6 +329,8 @@ static void count(planner *p)
 {
     gw_plan_report *r = &p->report;
     r->step = p->job->forward + (double)p->best * 1e-9 + p->job->optimizer;
+    r->bf16 = r->bf16 < NEVER ? r->bf16 : (double)NAN; /* nothing codes it within what is allowed */
+    r->all_compressed = r->all_compressed < NEVER ? r->all_compressed : (double)NAN;
     r->candidates = p->pricer.front.offered;
     r->dominated = p->pricer.front.dropped;
     for (size_t i = 0; i < p->job->n; i++) {
@@ -393,7 +396,7 @@ gw_status gw_plan_create(const gw_job *job, const gw_cluster *cluster,
                          const gw_plan_request *request, gw_plan **out, gw_why *why)
 {
     if (job == NULL || cluster == NULL || request == NULL || out == NULL) {
-        return gw_fail(why, GW_ERR_ARG, "no job, no cluster or nothing asked");
+        return GW_FAIL(why, GW_ERR_ARG, "no job, no cluster or nothing asked");
     }
     gw_status status = gw_job_check(job, why);
     status = status == GW_OK ? gw_cluster_check(cluster, why) : status;
@@ -402,7 +405,7 @@ gw_status gw_plan_create(const gw_job *job, const gw_cluster *cluster,
     }
     gw_plan *plan = calloc(1, sizeof *plan);
     if (plan == NULL) {
-        return gw_fail(why, GW_ERR_MEMORY, "no memory for a plan");
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a plan");
     }
     planner p = {.job = job, .cluster = cluster, .request = request};
     status = make(&p, plan, why);

@@ -4,7 +4,6 @@
 
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 char *gw_text_join(char *text, size_t size, const char *name, const char *device)
 {
@@ -31,7 +30,7 @@ typedef struct drawing {
 static int same(const priced *k, uint64_t elements, const gw_plan_entry *entry)
 {
     return k->elements == elements && gw_route_equal(&k->like->route, &entry->route) &&
-           memcmp(&k->like->params, &entry->params, sizeof entry->params) == 0;
+           gw_same_params(&k->like->params, &entry->params);
 }
 
 static gw_status price_bucket(drawing *d, gw_pricer *p, uint32_t b, const gw_plan_entry *entry,
@@ -79,13 +78,13 @@ static gw_status draw(drawing *d, gw_pricer *p, const gw_plan_entry *entries, in
     d->known = calloc((size_t)d->x.buckets + 1, sizeof *d->known);
     gw_status status = d->choice != NULL && d->known != NULL
                            ? GW_OK
-                           : gw_fail(why, GW_ERR_MEMORY, "no memory to draw a plan");
+                           : GW_FAIL(why, GW_ERR_MEMORY, "no memory to draw a plan");
     gw_front_begin(&p->front, &p->rules);
     for (uint32_t b = 0; b < d->x.buckets && status == GW_OK; b++) {
         status = price_bucket(d, p, b, &entries[uniform ? 0 : d->x.first[b]], why);
     }
     if (status == GW_OK && !gw_front_seal(&p->front, 0, &d->sealed)) {
-        status = gw_fail(why, GW_ERR_MEMORY, "no memory to draw a plan");
+        status = GW_FAIL(why, GW_ERR_MEMORY, "no memory to draw a plan");
     }
     status = status == GW_OK ? gw_timeline_create(&d->line, &p->rules, d->x.compute, d->x.n,
                                                   GW_TIMELINE_MAX_OPS, why)
@@ -176,23 +175,23 @@ static gw_status check(const gw_job *job, const gw_cluster *cluster, const gw_pl
                        size_t n, gw_why *why)
 {
     if (job == NULL || cluster == NULL || entries == NULL) {
-        return gw_fail(why, GW_ERR_ARG, "no job, no cluster or no plan");
+        return GW_FAIL(why, GW_ERR_ARG, "no job, no cluster or no plan");
     }
     gw_status status = gw_job_check(job, why);
     status = status == GW_OK ? gw_cluster_check(cluster, why) : status;
     if (status == GW_OK && n != job->n) {
-        return gw_fail(why, GW_ERR_ARG, "the plan has %zu tensors, the job %zu", n, job->n);
+        return GW_FAIL(why, GW_ERR_ARG, "the plan has %zu tensors, the job %zu", n, job->n);
     }
     for (size_t i = 0; i < n && status == GW_OK; i++) {
         const gw_params *params = entries[i].params.codec != NULL ? &entries[i].params : NULL;
         status = gw_route_fits(&entries[i].route, params, why);
         if (status == GW_OK && params != NULL && (gw_params_flags(params) & GW_CODEC_ROUNDS)) {
-            return gw_fail(why, GW_ERR_UNSUPPORTED,
+            return GW_FAIL(why, GW_ERR_UNSUPPORTED,
                            "%s is exchanged in rounds, which the planner does not price",
                            gw_codec_name(params->codec));
         }
         if (status == GW_OK && entries[i].tensor != i) {
-            return gw_fail(why, GW_ERR_ARG, "entry %zu is of tensor %u", i, entries[i].tensor);
+            return GW_FAIL(why, GW_ERR_ARG, "entry %zu is of tensor %u", i, entries[i].tensor);
         }
     }
     return status;

@@ -206,7 +206,7 @@ static gw_status price_route(gw_pricer *p, uint64_t elements, uint32_t spec, uin
         .spec = spec, .variety = spec * p->n_skeletons + which, .hops = (uint8_t)hops};
     return offer_all(p, &s, who, route, like)
                ? GW_OK
-               : gw_fail(why, GW_ERR_MEMORY, "no memory for the choices of %llu elements",
+               : GW_FAIL(why, GW_ERR_MEMORY, "no memory for the choices of %llu elements",
                          (unsigned long long)elements);
 }
 
@@ -256,11 +256,11 @@ gw_status gw_price_class(gw_pricer *p, uint64_t elements, gw_class *out, gw_why 
         status = add_twins(p, elements, why);
     }
     if (status == GW_OK && p->front.n == 0) {
-        return gw_fail(why, GW_ERR_UNSUPPORTED, "%llu elements: every route is forbidden",
+        return GW_FAIL(why, GW_ERR_UNSUPPORTED, "%llu elements: every route is forbidden",
                        (unsigned long long)elements);
     }
     if (status == GW_OK && !gw_front_seal(&p->front, elements, out)) {
-        return gw_fail(why, GW_ERR_MEMORY, "no memory for the choices of %llu elements",
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for the choices of %llu elements",
                        (unsigned long long)elements);
     }
     return status;
@@ -291,7 +291,7 @@ gw_status gw_price_one(gw_pricer *p, uint64_t elements, const gw_params *params,
     }
     const coders who = s.codings != 0 ? coders_of(p, params) : (coders){NULL, NULL};
     if ((on_cpu != 0 && who.cpu == NULL) || (on_cpu != (1U << s.codings) - 1 && who.gpu == NULL)) {
-        return gw_fail(why, GW_ERR_UNKNOWN, "the cluster does not say what %s costs on the %s",
+        return GW_FAIL(why, GW_ERR_UNKNOWN, "the cluster does not say what %s costs on the %s",
                        gw_codec_name(params->codec),
                        on_cpu != 0 && who.cpu == NULL ? "cpu" : "gpu");
     }
@@ -301,7 +301,7 @@ gw_status gw_price_one(gw_pricer *p, uint64_t elements, const gw_params *params,
                             .coding = (uint8_t)coding_of(s.codings, on_cpu)};
     return gw_front_offer(&p->front, &like, a.op, a.n, 1)
                ? GW_OK
-               : gw_fail(why, GW_ERR_MEMORY, "no memory for a choice");
+               : GW_FAIL(why, GW_ERR_MEMORY, "no memory for a choice");
 }
 
 /* ---- the pricer ---- */
@@ -319,7 +319,7 @@ gw_status gw_pricer_create(gw_pricer *p, const gw_cluster *cluster, gw_why *why)
     }
     p->skeleton = calloc(plain + additive, sizeof *p->skeleton);
     if (p->skeleton == NULL) {
-        return gw_fail(why, GW_ERR_MEMORY, "no memory for the routes");
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for the routes");
     }
     p->n_skeletons = (uint32_t)(plain + additive);
     (void)gw_route_list(GW_DEVICE_CPU, 0, p->skeleton, plain, &plain, why);

@@ -12,23 +12,23 @@ gw_status gw_job_check(const gw_job *job, gw_why *why)
     const double longest = 1e6; /* seconds */
     double before = 0;
     if (job->n == 0) {
-        return gw_fail(why, GW_ERR_RANGE, "the job has no tensors: there is nothing to send");
+        return GW_FAIL(why, GW_ERR_RANGE, "the job has no tensors: there is nothing to send");
     }
     if (job->n > GW_PLAN_MAX_TENSORS) {
-        return gw_fail(why, GW_ERR_RANGE, "%zu tensors: at most %d", job->n, GW_PLAN_MAX_TENSORS);
+        return GW_FAIL(why, GW_ERR_RANGE, "%zu tensors: at most %d", job->n, GW_PLAN_MAX_TENSORS);
     }
     for (size_t i = 0; i < job->n; i++) {
         const gw_job_tensor *t = &job->tensors[i];
         if (!(t->ready >= 0 && t->ready <= longest)) {
-            return gw_fail(why, GW_ERR_RANGE, "tensor '%.80s': ready at %g s", t->name, t->ready);
+            return GW_FAIL(why, GW_ERR_RANGE, "tensor '%.80s': ready at %g s", t->name, t->ready);
         }
         if (t->ready < before) {
-            return gw_fail(why, GW_ERR_RANGE,
+            return GW_FAIL(why, GW_ERR_RANGE,
                            "tensor '%.80s' is ready at %g s, the one before it at %g s", t->name,
                            t->ready, before);
         }
         if (t->elements == 0 || t->elements > (uint64_t)1 << 40) {
-            return gw_fail(why, GW_ERR_RANGE, "tensor '%.80s': %llu elements; 1 to 2^40", t->name,
+            return GW_FAIL(why, GW_ERR_RANGE, "tensor '%.80s': %llu elements; 1 to 2^40", t->name,
                            (unsigned long long)t->elements);
         }
         before = t->ready;
@@ -38,7 +38,7 @@ gw_status gw_job_check(const gw_job *job, gw_why *why)
                                          "optimizer"};
     for (unsigned i = 0; i < 3; i++) {
         if (!(fixed[i] >= 0 && fixed[i] <= longest)) {
-            return gw_fail(why, GW_ERR_RANGE, "%s takes %g s", NAMES[i], fixed[i]);
+            return GW_FAIL(why, GW_ERR_RANGE, "%s takes %g s", NAMES[i], fixed[i]);
         }
     }
     return GW_OK;
@@ -70,10 +70,10 @@ gw_status gw_problem_create(gw_problem *x, const gw_job *job, gw_fusion rule, gw
     *x = (gw_problem){.first = calloc(room, sizeof *x->first),
                       .elements = calloc(room, sizeof *x->elements),
                       .compute = calloc(room, sizeof *x->compute),
-                      .class_of = calloc(room, sizeof *x->class_of)};
+                      .class_of = calloc(room, sizeof(void *))};
     if (x->first == NULL || x->elements == NULL || x->compute == NULL || x->class_of == NULL) {
         gw_problem_destroy(x);
-        return gw_fail(why, GW_ERR_MEMORY, "no memory for a job of %zu tensors", job->n);
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a job of %zu tensors", job->n);
     }
     cut(x, job, rule);
     gw_ticks before = 0;
@@ -116,16 +116,16 @@ static gw_status add_class(gw_class_store *store, gw_pricer *p, uint64_t element
 {
     if (store->n == store->capacity) {
         const uint32_t capacity = store->capacity == 0 ? 64 : 2 * store->capacity;
-        gw_class **item = realloc((void *)store->item, capacity * sizeof *item);
+        gw_class **item = realloc((void *)store->item, capacity * sizeof(void *));
         if (item == NULL) {
-            return gw_fail(why, GW_ERR_MEMORY, "no memory for %u sizes", capacity);
+            return GW_FAIL(why, GW_ERR_MEMORY, "no memory for %u sizes", capacity);
         }
         store->item = item;
         store->capacity = capacity;
     }
     gw_class *c = calloc(1, sizeof *c);
     if (c == NULL) {
-        return gw_fail(why, GW_ERR_MEMORY, "no memory for a size");
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a size");
     }
     const gw_status status = gw_price_class(p, elements, c, why);
     if (status != GW_OK) {

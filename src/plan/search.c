@@ -64,7 +64,7 @@ gw_status gw_search_create(gw_search *s, const gw_timeline_rules *rules, const g
     s->order = calloc((size_t)n + 1, sizeof *s->order);
     if (s->pick == NULL || s->order == NULL || !sort_tensors(s)) {
         gw_search_destroy(s);
-        return gw_fail(why, GW_ERR_MEMORY, "no memory to plan %u tensors", n);
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory to plan %u tensors", n);
     }
     return GW_OK;
 }

@@ -16,22 +16,22 @@ static gw_status check(const gw_timed_tensor *tensors, size_t n, gw_why *why)
 {
     int64_t room = INT64_MAX / 4;
     if (n == 0 || n > GW_PLAN_MAX_TENSORS) {
-        return gw_fail(why, GW_ERR_RANGE, "%zu tensors: 1 to %d", n, GW_PLAN_MAX_TENSORS);
+        return GW_FAIL(why, GW_ERR_RANGE, "%zu tensors: 1 to %d", n, GW_PLAN_MAX_TENSORS);
     }
     for (size_t i = 0; i < n; i++) {
         if (tensors[i].n_ops > GW_TIMELINE_MAX_OPS) {
-            return gw_fail(why, GW_ERR_RANGE, "tensor %zu: %u operations, at most %d", i,
+            return GW_FAIL(why, GW_ERR_RANGE, "tensor %zu: %u operations, at most %d", i,
                            tensors[i].n_ops, GW_TIMELINE_MAX_OPS);
         }
         if (tensors[i].compute < 0 || tensors[i].compute > room) {
-            return gw_fail(why, GW_ERR_RANGE, "tensor %zu: compute is %s", i,
+            return GW_FAIL(why, GW_ERR_RANGE, "tensor %zu: compute is %s", i,
                            tensors[i].compute < 0 ? "negative" : "too long");
         }
         room -= tensors[i].compute;
         for (uint32_t j = 0; j < tensors[i].n_ops; j++) {
             const gw_timed_op *op = &tensors[i].ops[j];
             if (op->ticks < 0 || op->ticks > room || (unsigned)op->track >= GW_TRACKS) {
-                return gw_fail(why, GW_ERR_RANGE, "tensor %zu, operation %u: %s", i, j,
+                return GW_FAIL(why, GW_ERR_RANGE, "tensor %zu, operation %u: %s", i, j,
                                (unsigned)op->track >= GW_TRACKS ? "no such track"
                                : op->ticks < 0                  ? "negative time"
                                                                 : "too long");
@@ -58,7 +58,7 @@ gw_status gw_timeline_run(const gw_timed_tensor *tensors, size_t n, const gw_tim
     gw_timeline t;
     if (tensors == NULL || rules == NULL || makespan == NULL ||
         (intervals != NULL && n_intervals == NULL)) {
-        return gw_fail(why, GW_ERR_ARG, "no timeline given");
+        return GW_FAIL(why, GW_ERR_ARG, "no timeline given");
     }
     gw_status status = check(tensors, n, why);
     if (status != GW_OK) {
@@ -68,7 +68,7 @@ gw_status gw_timeline_run(const gw_timed_tensor *tensors, size_t n, const gw_tim
     gw_chain *chains = calloc(n, sizeof *chains);
     gw_op_time *ops = calloc(n * GW_TIMELINE_MAX_OPS, sizeof *ops);
     if (compute == NULL || chains == NULL || ops == NULL) {
-        status = gw_fail(why, GW_ERR_MEMORY, "no memory for a timeline of %zu tensors", n);
+        status = GW_FAIL(why, GW_ERR_MEMORY, "no memory for a timeline of %zu tensors", n);
     } else {
         for (size_t i = 0; i < n; i++) {
             compute[i] = tensors[i].compute;

@@ -306,7 +306,7 @@ gw_ticks gw_timeline_try(gw_timeline *t, const uint32_t *tensors, const gw_chain
     t->events++;
     const gw_chain *swapped[GW_TRY_MAX];
     gw_ticks makespan = GW_NEVER;
-    memcpy(swapped, chains, n * sizeof *swapped);
+    memcpy(swapped, chains, n * sizeof(void *));
     swap(t, tensors, swapped, n);
     gw_moment m = t->moment[tensors[0]];
     if (least_end(t, &m) < limit) {
@@ -325,13 +325,13 @@ gw_status gw_timeline_create(gw_timeline *t, const gw_timeline_rules *rules,
                              const gw_ticks *compute, uint32_t n, uint32_t max_ops, gw_why *why)
 {
     if (rules->cpu_workers == 0 || rules->cpu_workers > GW_TIMELINE_MAX_WORKERS) {
-        return gw_fail(why, GW_ERR_RANGE, "%u CPU workers: 1 to %d", rules->cpu_workers,
+        return GW_FAIL(why, GW_ERR_RANGE, "%u CPU workers: 1 to %d", rules->cpu_workers,
                        GW_TIMELINE_MAX_WORKERS);
     }
     *t = (gw_timeline){.rules = *rules, .n = n, .servers = GW_TRACKS + rules->cpu_workers - 1};
     const size_t log = (size_t)n * max_ops + 1;
     t->compute = calloc((size_t)n + 1, sizeof *t->compute);
-    t->chain = calloc((size_t)n + 1, sizeof *t->chain);
+    t->chain = calloc((size_t)n + 1, sizeof(void *));
     t->moment = calloc((size_t)n + 1, sizeof *t->moment);
     int fine = t->compute != NULL && t->chain != NULL && t->moment != NULL;
     for (unsigned q = 0; q < GW_QUEUES; q++) {
@@ -341,7 +341,7 @@ gw_status gw_timeline_create(gw_timeline *t, const gw_timeline_rules *rules,
     }
     if (!fine) {
         gw_timeline_destroy(t);
-        return gw_fail(why, GW_ERR_MEMORY, "no memory for a timeline of %u tensors", n);
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a timeline of %u tensors", n);
     }
     memcpy(t->compute, compute, n * sizeof *compute);
     return GW_OK;

@@ -187,8 +187,8 @@ static void replays_are_whole(void **state)
         }
         gw_timeline_commit(&line, 0);
         for (int change = 0; change < 40; change++) {
-            const uint32_t at = (uint32_t)(word(&rng) % x.n);
-            const gw_chain *chain = &x.all[at][word(&rng) % x.n_all[at]];
+            const uint32_t at = (uint32_t)(word(&rng) % (x.n > 0 ? x.n : 1));
+            const gw_chain *chain = &x.all[at][word(&rng) % INSTANCE_CHOICES];
             const gw_ticks tried = gw_timeline_try(&line, &at, &chain, 1, GW_NEVER);
             fresh.chain[at] = chain;
             gw_timeline_commit(&fresh, 0);
@@ -241,6 +241,10 @@ static void intervals_fill_their_tracks(void **state)
             }
         }
         assert_int_equal(last, makespan);
+        for (uint32_t i = 0; i < x.n; i++) {
+            backward -= x.tensor[i].compute > 0; /* each at least once */
+        }
+        assert_true(backward >= 0);
         for (int track = 0; track < GW_TRACKS; track++) {
             CHECK(work[track] == 0, "seed %llu, track %d: %lld left", (unsigned long long)seed,
                   track, (long long)work[track]);
