@@ -52,10 +52,7 @@ static gw_ticks bound_alone(const gw_problem *x)
         gw_ticks least = x->class_of[i]->n == 0 ? 0 : GW_NEVER;
         ready += x->compute[i];
         for (uint32_t k = 0; k < x->class_of[i]->n; k++) {
-            gw_ticks sum = 0;
-            for (unsigned track = 0; track < GW_TRACKS; track++) {
-                sum += x->class_of[i]->choice[k].chain.work[track];
-            }
+            const gw_ticks sum = gw_choice_alone(&x->class_of[i]->choice[k]);
             least = sum < least ? sum : least;
         }
         best = ready + least > best ? ready + least : best;

@@ -213,6 +213,15 @@ void gw_class_free(gw_class *c)
     *c = (gw_class){0};
 }
 
+gw_ticks gw_choice_alone(const gw_choice *c)
+{
+    gw_ticks sum = 0;
+    for (unsigned track = 0; track < GW_TRACKS; track++) {
+        sum += c->chain.work[track];
+    }
+    return sum;
+}
+
 uint32_t gw_class_cpu_twin(const gw_class *c, uint32_t choice)
 {
     for (uint32_t i = 0; i < c->n; i++) {

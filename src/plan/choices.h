@@ -64,6 +64,8 @@ int gw_class_free_coding(gw_front *front, const gw_class *c, gw_class *out);
 void gw_front_free(gw_front *front);
 void gw_class_free(gw_class *c);
 
+/* All its operations together. */
+gw_ticks gw_choice_alone(const gw_choice *c);
 /* Index of the choice of that variety whose coding is all on the CPU, or UINT32_MAX. */
 uint32_t gw_class_cpu_twin(const gw_class *c, uint32_t choice);
 

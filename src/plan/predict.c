@@ -86,6 +86,11 @@ static gw_status draw(drawing *d, gw_pricer *p, const gw_plan_entry *entries, in
     if (status == GW_OK && !gw_front_seal(&p->front, 0, &d->sealed)) {
         status = GW_FAIL(why, GW_ERR_MEMORY, "no memory to draw a plan");
     }
+    double sum = 0;
+    for (uint32_t b = 0; b < d->x.buckets && status == GW_OK; b++) {
+        sum += (double)gw_choice_alone(&d->sealed.choice[d->choice[b]]) * 1e-9;
+    }
+    status = status == GW_OK ? gw_check_span(sum, why) : status;
     status = status == GW_OK ? gw_timeline_create(&d->line, &p->rules, d->x.compute, d->x.n,
                                                   GW_TIMELINE_MAX_OPS, why)
                              : status;

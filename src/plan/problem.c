@@ -137,6 +137,29 @@ static gw_status add_class(gw_class_store *store, gw_pricer *p, uint64_t element
     return GW_OK;
 }
 
+gw_status gw_check_span(double seconds, gw_why *why)
+{
+    return seconds < 1e8 ? GW_OK
+                         : GW_FAIL(why, GW_ERR_RANGE,
+                                   "a step could take %.0f years: does the cluster fit the job?",
+                                   seconds / 3.2e7);
+}
+
+/* Everything by its slowest choice, one after the other. */
+static gw_status check_slowest(const gw_problem *x, gw_why *why)
+{
+    double sum = 0;
+    for (uint32_t b = 0; b < x->buckets; b++) {
+        gw_ticks most = 0;
+        for (uint32_t k = 0; k < x->class_of[b]->n; k++) {
+            const gw_ticks alone = gw_choice_alone(&x->class_of[b]->choice[k]);
+            most = alone > most ? alone : most;
+        }
+        sum += (double)most * 1e-9;
+    }
+    return gw_check_span(sum, why);
+}
+
 gw_status gw_problem_price(gw_problem *x, gw_pricer *p, gw_class_store *store, gw_why *why)
 {
     for (uint32_t b = 0; b < x->buckets; b++) {
@@ -147,7 +170,7 @@ gw_status gw_problem_price(gw_problem *x, gw_pricer *p, gw_class_store *store, g
         }
         x->class_of[b] = c;
     }
-    return GW_OK;
+    return check_slowest(x, why);
 }
 
 void gw_class_store_free(gw_class_store *store)

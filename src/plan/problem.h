@@ -30,6 +30,9 @@ void gw_problem_destroy(gw_problem *x);
 gw_status gw_problem_price(gw_problem *x, gw_pricer *p, gw_class_store *store, gw_why *why);
 void gw_class_store_free(gw_class_store *store);
 
+/* Whether ticks can hold a step of so many seconds, and 64 times as many. */
+gw_status gw_check_span(double seconds, gw_why *why);
+
 /* No choice of anything ends earlier. Of the choices given; docs/plan.md, "Bounds". */
 gw_ticks gw_lower_bound(const gw_problem *x, uint32_t cpu_workers);
 

@@ -86,15 +86,6 @@ void gw_search_set(gw_search *s, const uint32_t *pick)
     gw_timeline_commit(&s->line, 0);
 }
 
-static gw_ticks alone(const gw_choice *c)
-{
-    gw_ticks sum = 0;
-    for (unsigned track = 0; track < GW_TRACKS; track++) {
-        sum += c->chain.work[track];
-    }
-    return sum;
-}
-
 /* The fastest alone of those that code so; of all where there is none. */
 static uint32_t fastest_alone(const gw_class *c, gw_coding coding)
 {
@@ -102,7 +93,7 @@ static uint32_t fastest_alone(const gw_class *c, gw_coding coding)
     for (uint32_t i = 1; i < c->n; i++) {
         const gw_choice *a = &c->choice[i], *b = &c->choice[best];
         const int fits = a->coding == (uint8_t)coding, fitted = b->coding == (uint8_t)coding;
-        if (fits > fitted || (fits == fitted && alone(a) < alone(b))) {
+        if (fits > fitted || (fits == fitted && gw_choice_alone(a) < gw_choice_alone(b))) {
             best = i;
         }
     }

@@ -263,6 +263,14 @@ static void refused(void **state)
     c->inter.rate = 0;
     assert_int_equal(gw_plan_create(&job, c, &nothing, &made, &why), GW_ERR_RANGE);
     assert_string_equal(why.text, "inter: a link needs a rate above 0");
+    c->inter.rate = 1e-3; /* bytes a second */
+    static gw_job_tensor many[200];
+    for (size_t i = 0; i < 200; i++) {
+        many[i] = (gw_job_tensor){"w", 1000000000, 0.001};
+    }
+    const gw_job slow = {.name = "slow", .tensors = many, .n = 200, .backward = 0.001};
+    assert_int_equal(gw_plan_create(&slow, c, &nothing, &made, &why), GW_ERR_RANGE);
+    assert_non_null(strstr(why.text, "years: does the cluster fit the job?"));
     c->inter.rate = 1e9;
     const gw_params unmeasured = params_of("natural:bits=8");
     const gw_plan_request strange = {.specs = &unmeasured, .n_specs = 1};
