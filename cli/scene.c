@@ -117,7 +117,8 @@ static bool parse_specs(const gw_cli_args *args, const gw_cli_scene_args *wanted
                         gw_codec_name(spec->codec));
         }
     }
-    return gw_params_parse(&bf16, "cast:to=bf16", &why) == GW_OK &&
+    /* a build may be without it */
+    return gw_params_parse(&bf16, "cast:to=bf16", &why) != GW_OK ||
            gw_cli_assume_codec(&out->cluster, &bf16, &added);
 }
 

@@ -32,6 +32,7 @@ typedef struct planner {
     const gw_plan_request *request;
     gw_params *specs; /* [0] is nothing */
     uint32_t n_specs;
+    uint32_t given; /* the first of the caller's; before it bf16, in a build that has it */
     gw_pricer pricer;
     gw_class_store store;
     unsigned n_rules;
@@ -77,10 +78,11 @@ static gw_status collect_specs(planner *p, gw_why *why)
     if (p->specs == NULL || p->entry == NULL) {
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a plan of %zu tensors", p->job->n);
     }
-    gw_status status = gw_params_parse(&p->specs[1], "cast:to=bf16", why);
-    p->n_specs = 2;
+    gw_status status = GW_OK;
+    p->given = gw_params_parse(&p->specs[1], "cast:to=bf16", NULL) == GW_OK ? 2 : 1;
+    p->n_specs = p->given;
     for (size_t i = 0; i < r->n_specs && status == GW_OK; i++) {
-        const int twice = gw_same_params(&r->specs[i], &p->specs[1]);
+        const int twice = p->given == 2 && gw_same_params(&r->specs[i], &p->specs[1]);
         if (!twice) {
             p->specs[p->n_specs++] = r->specs[i];
         }
@@ -167,9 +169,11 @@ static gw_status try_baselines(planner *p, gw_why *why)
     gw_status status = GW_OK;
     for (unsigned i = 0; i < p->n_rules && status == GW_OK; i++) {
         status = try_dense(p, RULES[i], why);
-        status = status == GW_OK ? try_everyday(p, RULES[i], &p->specs[1], &p->report.bf16, why)
-                                 : status;
-        for (uint32_t k = p->n_specs > 2 ? 2 : 1; k < p->n_specs && status == GW_OK; k++) {
+        status = status == GW_OK && p->given == 2
+                     ? try_everyday(p, RULES[i], &p->specs[1], &p->report.bf16, why)
+                     : status;
+        for (uint32_t k = p->n_specs > p->given ? p->given : 1; k < p->n_specs && status == GW_OK;
+             k++) {
             status = try_everyday(p, RULES[i], &p->specs[k], &p->report.all_compressed, why);
         }
     }
