@@ -34,6 +34,9 @@ static const command COMMANDS[] = {
     {"adapt", "a level for every layer of a file of gradients, under one error budget",
      gw_cli_adapt},
     {"bench", "speed of codecs and of exchanges on this machine", gw_cli_bench},
+    {"plan", "which tensors of a job to compress, where, along which route", gw_cli_plan},
+    {"advise", "should this job compress on this cluster? in words", gw_cli_advise},
+    {"simulate", "timelines written out by hand: when does each end?", gw_cli_simulate},
 };
 enum { N_COMMANDS = sizeof COMMANDS / sizeof COMMANDS[0] };
 

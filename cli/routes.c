@@ -44,8 +44,7 @@ static const gw_cli_page PAGE = {
     .n_options = sizeof OPTIONS / sizeof OPTIONS[0],
 };
 
-/* "cpu", "gpu,cpu": 0 if it is something else. */
-static uint32_t devices_of(const char *text)
+uint32_t gw_cli_devices_of(const char *text)
 {
     uint32_t devices = 0;
     while (text) {
@@ -217,7 +216,7 @@ int gw_cli_routes(int argc, char **argv)
         }
         return print_names(args.json) ? GW_CLI_DONE : GW_CLI_FAILED;
     }
-    const uint32_t devices = v.devices ? devices_of(v.devices) : GW_DEVICE_CPU;
+    const uint32_t devices = v.devices ? gw_cli_devices_of(v.devices) : GW_DEVICE_CPU;
     if (devices == 0) {
         return gw_cli_misuse(&PAGE, "option --devices: '%s' is not cpu, gpu or cpu,gpu", v.devices);
     }

@@ -531,6 +531,55 @@ static void run_files(void)
     text("run", "cut", "{\"format\":\"grad", 15);
 }
 
+/* ---- jobs, clusters, timelines ---- */
+
+static void planning(char which, const char *name, const char *body)
+{
+    bytes b = {.size = 0};
+    add(&b, &which, 1);
+    add(&b, body, strlen(body));
+    save("job", &b, "%s", name);
+}
+
+#define LINK "{\"latency_us\": 20, \"gbit_per_s\": 10}"
+#define CLUSTER                                                                                    \
+    "{\"format\": \"gradwire.cluster/1\", \"name\": \"c\", \"nodes\": 2, \"ranks_per_node\": 1, "  \
+    "\"device\": "                                                                                 \
+    "\"cpu\", \"cpu_workers\": 1, \"inter\": "
+
+static void planner_files(void)
+{
+    planning(
+        0, "job",
+        "{\"format\": \"gradwire.job/1\", \"name\": \"j\", \"forward_ms\": 1, \"backward_ms\": 3, "
+        "\"tensors\": [{\"name\": \"a\", \"shape\": [3, 4], \"ready_ms\": 2}, {\"name\": \"b\", "
+        "\"shape\": "
+        "[], \"ready_ms\": 1}]}");
+    planning(0, "job-negative",
+             "{\"format\": \"gradwire.job/1\", \"name\": \"j\", \"tensors\": [{\"name\": \"a\", "
+             "\"shape\": [3], "
+             "\"ready_ms\": -2}]}");
+    planning(1, "csv", "order,tensor,numel,gap_us\n0,a,10,0\n1,b,20,5.5\n");
+    planning(1, "csv-short", "order,tensor,numel,gap_us\n0,a,10\n");
+    planning(2, "cluster",
+             CLUSTER LINK ", \"codecs\": [{\"spec\": \"sign\", \"device\": \"cpu\", "
+                          "\"encode_gbps\": 5, \"decode_gbps\": 9}]}");
+    planning(2, "cluster-points",
+             CLUSTER LINK
+             ", \"codecs\": [{\"spec\": \"topk\", \"device\": \"cpu\", \"points\": [{\"bytes\": "
+             "1000, \"encode_us\": 5, \"decode_us\": 2, \"samples\": 9}]}], \"collectives\": "
+             "[{\"op\": \"allreduce\", \"level\": \"flat\", \"points\": [{\"bytes\": 8, \"us\": "
+             "3}]}]}");
+    planning(2, "cluster-no-rate",
+             CLUSTER "{\"latency_us\": 20, \"gbit_per_s\": 0}, \"codecs\": []}");
+    planning(3, "timelines",
+             "[{\"figure\": \"2b\", \"tensors\": [{\"compute\": 8, \"ops\": [[\"gpu\", 3], "
+             "[\"net\", 3.5]]}], "
+             "\"makespan\": 14.5}]");
+    planning(3, "timelines-lane",
+             "[{\"figure\": \"x\", \"tensors\": [{\"compute\": 8, \"ops\": [[\"tpu\", 3]]}]}]");
+}
+
 int main(int argc, char **argv)
 {
     if (argc != 2) {
@@ -546,5 +595,6 @@ int main(int argc, char **argv)
     npy_files();
     safetensors_files();
     run_files();
+    planner_files();
     return 0;
 }

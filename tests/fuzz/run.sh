@@ -7,7 +7,7 @@ set -euo pipefail
 build=$1 seconds=$2
 shift 2
 here=$(cd "$(dirname "$0")" && pwd)
-[ $# -gt 0 ] || set -- frame decode encode spec npy safetensors run checkpoint route
+[ $# -gt 0 ] || set -- frame decode encode spec npy safetensors run job checkpoint route
 work=$(mktemp -d)
 failed=0
 printf '%-12s %12s %9s %9s %9s %s\n' target executions coverage inputs findings artifacts

@@ -12,11 +12,12 @@ import sys
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # room of src/ -> rooms it may include, itself and base aside
 MAY_SEE = {"adapt": {"codec"}, "base": set(), "codec": set(), "coll": {"codec", "wire", "comm", "route", "feedback"}, "comm": set(), "feedback": set(),
+           "plan": {"codec", "route"},
            "pmpi": {"codec", "comm", "route", "step", "all of them"},
            "route": {"codec"}, "step": {"adapt", "codec", "coll", "comm", "route", "feedback", "wire"}, "wire": {"codec"}}
 # public header -> room it belongs to
 PUBLIC = {"adapt.h": "adapt", "base.h": "base", "codec.h": "codec", "coll.h": "coll", "comm.h": "comm", "errors.h": "codec", "feedback.h": "feedback",
-          "frame.h": "wire", "mpi.h": "comm", "rounds.h": "codec", "route.h": "route", "step.h": "step", "threads.h": "comm"}
+          "frame.h": "wire", "mpi.h": "comm", "plan.h": "plan", "rounds.h": "codec", "route.h": "route", "step.h": "step", "threads.h": "comm"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 
 
@@ -60,6 +61,7 @@ def main():
                            ("cli/main.c", '#include "base/numeric.h"'), ("src/codec/cast.c", "#include <gradwire/frame.h>"), ("src/feedback/store.c", "#include <gradwire/codec.h>"),
                            ("src/adapt/measure.c", '#include "codec/errors.h"'), ("src/adapt/choose.c", "#include <gradwire/step.h>"),
                            ("src/route/compile.c", '#include "codec/codec_impl.h"'), ("src/route/text.c", "#include <gradwire/frame.h>"),
+                           ("src/plan/cost.c", "#include <gradwire/comm.h>"),
                            ("include/gradwire/base.h", '#include "gradwire/codec.h"')):
             assert faults_in(ROOT / path, line + "\n"), f"{line} in {path} was not seen"
         print("planted includes are seen")

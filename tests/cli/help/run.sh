@@ -1,7 +1,7 @@
 "$GRADWIRE" --help | head -1
 "$GRADWIRE" help | head -1
 "$GRADWIRE" --version
-for command in codec encode decode inspect routes report adapt bench train; do
+for command in codec encode decode inspect routes report adapt bench plan advise simulate train; do
     "$GRADWIRE" help $command > asked
     "$GRADWIRE" $command --help > option
     cmp asked option

@@ -1,0 +1,22 @@
+/* Jobs: when each gradient of a step is ready. Reads gradwire.job/1 (JSON), and CSV with the columns
+ * order,tensor,numel,gap_us. docs/plan.md, "Files". */
+#ifndef GW_CLI_JOBFILE_H
+#define GW_CLI_JOBFILE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+
+#include <gradwire/plan.h>
+
+typedef struct gw_cli_job {
+    gw_job job; /* all it points to is freed with it; tensors are in the order of their readiness */
+    bool on_gpu; /* the file names a device other than a cpu */
+} gw_cli_job;
+
+/* False: the reason is in `why`, and *out is untouched. */
+bool gw_cli_job_parse(const void *data, size_t size, gw_cli_job *out, char *why, size_t why_size);
+bool gw_cli_job_parse_csv(const char *data, size_t size, const char *name, gw_cli_job *out,
+                          char *why, size_t why_size);
+void gw_cli_job_free(gw_cli_job *job);
+
+#endif

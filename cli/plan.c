@@ -1,0 +1,161 @@
+/* gradwire plan: which tensors to compress, where, along which route. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include <gradwire/gradwire.h>
+
+#include "commands.h"
+#include "json_out.h"
+#include "plan_words.h"
+#include "planfile.h"
+#include "routes.h"
+#include "say.h"
+
+typedef struct values {
+    gw_cli_scene_args scene;
+    const char *out, *trace, *devices;
+    gw_cli_texts forbidden;
+    uint32_t max_hops;
+    bool no_fusion, one_channel, explain, what_if;
+} values;
+
+static const gw_cli_option OPTIONS[] = {
+    GW_CLI_SCENE_OPTIONS(values, scene),
+    {"output", 'o', GW_CLI_TEXT, offsetof(values, out), "FILE", "write the plan (gradwire.plan/1)"},
+    {"trace", 0, GW_CLI_TEXT, offsetof(values, trace), "FILE",
+     "write the predicted timeline for ui.perfetto.dev"},
+    {"explain", 0, GW_CLI_FLAG, offsetof(values, explain), NULL,
+     "why the ten most expensive tensors go as they go"},
+    {"what-if", 0, GW_CLI_FLAG, offsetof(values, what_if), NULL,
+     "the same job over other link rates and numbers of nodes"},
+    {"devices", 0, GW_CLI_TEXT, offsetof(values, devices), "LIST",
+     "that may code: cpu, gpu or cpu,gpu (all there are)"},
+    {"max-hops", 0, GW_CLI_U32, offsetof(values, max_hops), "N",
+     "at most so many lossy hops on a route"},
+    {"forbid", 0, GW_CLI_TEXTS, offsetof(values, forbidden), "ROUTE",
+     "not this route; again for more"},
+    {"no-fusion", 0, GW_CLI_FLAG, offsetof(values, no_fusion), NULL,
+     "every tensor travels on its own"},
+    {"one-channel", 0, GW_CLI_FLAG, offsetof(values, one_channel), NULL,
+     "links inside a node and between nodes are one, as in the paper"},
+};
+
+static const gw_cli_page PAGE = {
+    .command = "plan",
+    .usage = "plan JOB --cluster FILE [-c SPEC]... [-o PLAN.json] [options]",
+    .about =
+        "Chooses, for each tensor of a job, a codec or none, a device and a route, so that the\n"
+        "predicted step is short. JOB is a gradwire.job/1 file, or CSV with the columns\n"
+        "order,tensor,numel,gap_us. Sending numbers as they are, and cast:to=bf16, are always\n"
+        "among the candidates.",
+    .example = "  gradwire plan resnet50.json --cluster examples/clusters/h200-100g.json "
+               "-c natural:bits=8 -c topk:density=0.01 -o plan.json",
+    .options = OPTIONS,
+    .n_options = sizeof OPTIONS / sizeof OPTIONS[0],
+};
+
+static double now_ms(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+/* NULL: said, and *status is set. malloc'd. */
+static gw_route *forbidden_routes(const gw_cli_texts *texts, int *status)
+{
+    gw_route *routes = calloc(texts->count + 1, sizeof *routes);
+    gw_why why = {""};
+    if (!routes) {
+        gw_cli_out_of_memory();
+        *status = GW_CLI_FAILED;
+    }
+    for (size_t i = 0; routes && i < texts->count; i++) {
+        if (gw_route_parse(&routes[i], texts->items[i], &why) != GW_OK) {
+            *status = gw_cli_misuse(&PAGE, "option --forbid: %s", why.text);
+            free(routes);
+            return NULL;
+        }
+    }
+    return routes;
+}
+
+static bool print(const gw_cli_args *args, const values *v, const gw_cli_scene *scene,
+                  const gw_plan_request *request, const gw_plan *plan, double select_ms)
+{
+    bool fine = true;
+    if (args->json) {
+        json_t *json = gw_cli_plan_report_json(scene, plan, select_ms);
+        if (v->what_if) {
+            json_object_set_new(json, "what_if", gw_cli_what_if(scene, request, NULL));
+        }
+        return gw_cli_json_print(json);
+    }
+    fine = gw_cli_plan_summary(scene, plan, select_ms);
+    if (fine && v->explain) {
+        fine = gw_cli_plan_explain(scene, request, plan);
+    }
+    if (fine && v->what_if) {
+        json_t *table = gw_cli_what_if(scene, request, &fine);
+        json_decref(table);
+    }
+    return fine;
+}
+
+static int run(const gw_cli_args *args, const values *v, const gw_plan_request *request,
+               const gw_cli_scene *scene)
+{
+    gw_plan *plan = NULL;
+    gw_why why = {""};
+    const double before = now_ms();
+    if (gw_plan_create(&scene->job.job, &scene->cluster.cluster, request, &plan, &why) != GW_OK) {
+        gw_cli_error("%s: %s", args->words[0], why.text);
+        return GW_CLI_FAILED;
+    }
+    const double select_ms = now_ms() - before;
+    bool fine = print(args, v, scene, request, plan, select_ms);
+    fine = fine && (!v->out || gw_cli_json_write(v->out, gw_cli_plan_json(scene, plan)));
+    fine = fine && (!v->trace || gw_cli_trace_write(v->trace, scene, plan, v->one_channel));
+    gw_plan_destroy(plan);
+    return fine ? GW_CLI_DONE : GW_CLI_FAILED;
+}
+
+int gw_cli_plan(int argc, char **argv)
+{
+    values v = {.out = NULL};
+    gw_cli_args args;
+    gw_cli_scene scene;
+    int status = gw_cli_parse(&PAGE, argc, argv, &args, &v);
+    if (status != GW_CLI_GO_ON) {
+        return status;
+    }
+    gw_plan_request request = {.max_hops = v.max_hops,
+                               .no_fusion = v.no_fusion,
+                               .one_channel = v.one_channel,
+                               .n_forbidden = v.forbidden.count};
+    gw_route *forbidden = NULL;
+    if (args.n_words != 1) {
+        status = gw_cli_misuse(&PAGE, "one JOB is needed");
+    } else if (!v.scene.cluster && (v.scene.nodes == 0 || v.scene.link <= 0)) {
+        status =
+            gw_cli_misuse(&PAGE, "--cluster FILE is missing; or say --nodes N and --link RATE");
+    } else if (v.devices && (request.devices = gw_cli_devices_of(v.devices)) == 0) {
+        status =
+            gw_cli_misuse(&PAGE, "option --devices: '%s' is not cpu, gpu or cpu,gpu", v.devices);
+    } else if ((forbidden = forbidden_routes(&v.forbidden, &status)) != NULL) {
+        status = GW_CLI_FAILED;
+        request.forbidden = forbidden;
+        if (gw_cli_scene_load(&args, &v.scene, &scene)) {
+            request.specs = scene.specs;
+            request.n_specs = scene.n_specs;
+            status = run(&args, &v, &request, &scene);
+            gw_cli_scene_free(&scene);
+        }
+    }
+    free(forbidden);
+    gw_cli_texts_free(&v.scene.specs);
+    gw_cli_texts_free(&v.forbidden);
+    return status;
+}

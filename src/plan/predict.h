@@ -1,0 +1,20 @@
+/* Plans that are given, priced and drawn. */
+#ifndef GW_PLAN_PREDICT_H
+#define GW_PLAN_PREDICT_H
+
+#include "plan/problem.h"
+
+/* One spec (NULL: none) along one route for every bucket. */
+gw_status gw_predict_uniform(gw_pricer *p, const gw_job *job, gw_fusion rule, const gw_params *spec,
+                             const gw_route *route, gw_ticks *makespan, gw_why *why);
+gw_status gw_entries_uniform(const gw_job *job, gw_fusion rule, const gw_params *spec,
+                             const gw_route *route, gw_plan_entry *entries, gw_why *why);
+/* `intervals` as in gw_timeline_run. */
+gw_status gw_predict_entries(gw_pricer *p, const gw_job *job, const gw_plan_entry *entries,
+                             gw_ticks *makespan, gw_interval *intervals, size_t *n_intervals,
+                             gw_why *why);
+
+/* "name@device" */
+char *gw_text_join(char *text, size_t size, const char *name, const char *device);
+
+#endif

@@ -1,0 +1,334 @@
+#include "plan/price.h"
+
+#include "base/why.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- one route, compiled ---- */
+
+/* A step with all that does not depend on devices. */
+typedef struct part {
+    uint8_t op;
+    gw_track track; /* collectives */
+    double seconds;
+    double operand, payload; /* coding: fp32 bytes of the range, bytes of the payloads */
+    double payloads;         /* decode: how many are added */
+} part;
+
+typedef struct skeleton {
+    part part[GW_ROUTE_MAX_STEPS];
+    uint32_t n, codings;
+} skeleton;
+
+static gw_status compile(const gw_pricer *p, uint64_t elements, const gw_params *params,
+                         const gw_route *route, skeleton *out, gw_why *why)
+{
+    const gw_cluster *c = p->cluster;
+    gw_route_job job = {.ranks = c->nodes * c->ranks_per_node,
+                        .ranks_per_node = c->ranks_per_node,
+                        .elements = elements,
+                        .params = params};
+    gw_program root, other;
+    gw_status status = gw_route_compile(route, &job, &root, why);
+    const int pair = c->ranks_per_node > 1;
+    if (status == GW_OK && pair) {
+        job.rank = 1;
+        status = gw_route_compile(route, &job, &other, why);
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    *out = (skeleton){.n = root.n_moves};
+    for (uint32_t i = 0; i < root.n_moves; i++) {
+        const gw_move *m = &root.move[i];
+        part *x = &out->part[i];
+        x->op = m->step.op;
+        if (x->op == GW_OP_ENCODE || x->op == GW_OP_DECODE) {
+            const gw_operand *coded = x->op == GW_OP_ENCODE ? &m->after : &m->before;
+            const gw_operand *plain = x->op == GW_OP_ENCODE ? &m->before : &m->after;
+            x->operand = (double)plain->range.count * 4;
+            x->payload = (double)coded->bytes;
+            x->payloads = coded->kind == GW_OPERAND_BUNDLE ? coded->payloads : 1;
+            out->codings++;
+        } else {
+            x->seconds =
+                gw_collective_seconds(c, m, pair ? &other.move[i] : NULL, p->sigma, &x->track);
+        }
+    }
+    return GW_OK;
+}
+
+/* ---- with devices ---- */
+
+/* Costs of one spec where it may run. */
+typedef struct coders {
+    const gw_codec_cost *cpu, *gpu;
+} coders;
+
+typedef struct assembly {
+    gw_timed_op op[GW_TIMELINE_MAX_OPS];
+    uint32_t n;
+    int on_host; /* where the data lie */
+} assembly;
+
+static void add(assembly *a, gw_track track, double seconds)
+{
+    a->op[a->n++] = (gw_timed_op){track, gw_ticks_of(seconds)};
+}
+
+/* Data move to where they are needed: host for the processor's coding, device for all else. */
+static void bring(const gw_pricer *p, assembly *a, int to_host, double bytes)
+{
+    if (p->cluster->has_gpu && a->on_host != to_host) {
+        add(a, GW_TRACK_COPY, gw_copy_seconds(p->cluster, bytes, p->sigma));
+        a->on_host = to_host;
+    }
+}
+
+static void code(const gw_pricer *p, assembly *a, const part *x, const coders *who, int on_cpu)
+{
+    const gw_codec_cost *cost = on_cpu ? who->cpu : who->gpu;
+    const int encodes = x->op == GW_OP_ENCODE;
+    bring(p, a, on_cpu, encodes ? x->operand : x->payload);
+    const double seconds = encodes ? gw_curve_at(&cost->encode, x->operand, p->sigma)
+                                   : x->payloads * gw_curve_at(&cost->decode, x->operand, p->sigma);
+    const int own_workers = p->cluster->has_gpu || p->cluster->cpu_workers > 0;
+    add(a, on_cpu && own_workers ? GW_TRACK_CPU : GW_TRACK_GPU, x->operand == 0 ? 0 : seconds);
+}
+
+/* Bit i of `on_cpu`: the i-th coding step is the processor's. */
+static void assemble(const gw_pricer *p, const skeleton *s, const coders *who, uint32_t on_cpu,
+                     assembly *a)
+{
+    double last = 0; /* bytes that lie where the last step left them */
+    uint32_t coding = 0;
+    *a = (assembly){0};
+    for (uint32_t i = 0; i < s->n; i++) {
+        const part *x = &s->part[i];
+        if (x->op == GW_OP_ENCODE || x->op == GW_OP_DECODE) {
+            code(p, a, x, who, (int)(on_cpu >> coding++ & 1));
+            last = x->op == GW_OP_ENCODE ? x->payload : x->operand;
+        } else {
+            bring(p, a, 0, last);
+            add(a, x->track, x->seconds);
+        }
+    }
+    bring(p, a, 0, last);
+}
+
+static gw_route with_devices(const gw_route *route, uint32_t on_cpu)
+{
+    gw_route out = *route;
+    uint32_t coding = 0;
+    for (uint32_t i = 0; i < out.n_steps; i++) {
+        if (out.step[i].device != 0) {
+            out.step[i].device = on_cpu >> coding++ & 1 ? GW_DEVICE_CPU : GW_DEVICE_GPU;
+        }
+    }
+    return out;
+}
+
+/* ---- all of a class ---- */
+
+static int is_forbidden(const gw_pricer *p, const gw_route *route)
+{
+    for (size_t i = 0; i < p->n_forbidden; i++) {
+        if (gw_route_equal(&p->forbidden[i], route)) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+static coders coders_of(const gw_pricer *p, const gw_params *params)
+{
+    coders who = {NULL, NULL};
+    if (p->devices & GW_DEVICE_CPU) {
+        who.cpu = gw_cluster_codec(p->cluster, params, GW_DEVICE_CPU);
+    }
+    if (p->devices & GW_DEVICE_GPU) {
+        who.gpu = gw_cluster_codec(p->cluster, params, GW_DEVICE_GPU);
+    }
+    return who;
+}
+
+static gw_coding coding_of(uint32_t codings, uint32_t on_cpu)
+{
+    return codings == 0                    ? GW_CODING_NONE
+           : on_cpu == 0                   ? GW_CODING_GPU
+           : on_cpu == (1U << codings) - 1 ? GW_CODING_CPU
+                                           : GW_CODING_MIXED;
+}
+
+/* Every way to spread the coding of one route over the devices there are. */
+static int offer_all(gw_pricer *p, const skeleton *s, const coders *who, const gw_route *route,
+                     gw_choice like)
+{
+    const uint32_t all = (1U << s->codings) - 1;
+    const int one_device = p->one_device || gw_route_kind_of(route) == GW_ROUTE_ADDITIVE;
+    for (uint32_t on_cpu = 0; on_cpu <= all; on_cpu++) {
+        const int needs_cpu = on_cpu != 0, needs_gpu = on_cpu != all;
+        if ((needs_cpu && who->cpu == NULL) || (needs_gpu && who->gpu == NULL) ||
+            (one_device && needs_cpu && needs_gpu)) {
+            continue;
+        }
+        assembly a;
+        like.route = with_devices(route, on_cpu);
+        if (p->n_forbidden != 0 && is_forbidden(p, &like.route)) {
+            continue;
+        }
+        assemble(p, s, who, on_cpu, &a);
+        like.coding = (uint8_t)coding_of(s->codings, on_cpu);
+        if (!gw_front_offer(&p->front, &like, a.op, a.n, 0)) {
+            return 0;
+        }
+    }
+    return 1;
+}
+
+static gw_status price_route(gw_pricer *p, uint64_t elements, uint32_t spec, uint32_t which,
+                             const coders *who, gw_why *why)
+{
+    const gw_route *route = &p->skeleton[which];
+    const gw_params *params = spec == 0 ? NULL : &p->specs[spec];
+    const uint32_t hops = gw_route_encodes(route);
+    skeleton s;
+    if ((hops == 0) != (spec == 0) || (p->max_hops != 0 && hops > p->max_hops) ||
+        gw_route_fits(route, params, NULL) != GW_OK) {
+        return GW_OK;
+    }
+    const gw_status status = compile(p, elements, params, route, &s, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    const gw_choice like = {
+        .spec = spec, .variety = spec * p->n_skeletons + which, .hops = (uint8_t)hops};
+    return offer_all(p, &s, who, route, like)
+               ? GW_OK
+               : GW_FAIL(why, GW_ERR_MEMORY, "no memory for the choices of %llu elements",
+                         (unsigned long long)elements);
+}
+
+/* A choice all on the GPU stays with its twin all on the CPU, dominated or not: offload moves between them. */
+static gw_status add_twins(gw_pricer *p, uint64_t elements, gw_why *why)
+{
+    const uint32_t n = p->front.n;
+    for (uint32_t i = 0; i < n; i++) {
+        const gw_choice c = p->front.choice[i];
+        int present = c.coding != GW_CODING_GPU;
+        for (uint32_t k = 0; k < n && !present; k++) {
+            present = p->front.choice[k].variety == c.variety &&
+                      p->front.choice[k].coding == GW_CODING_CPU;
+        }
+        if (present || coders_of(p, &p->specs[c.spec]).cpu == NULL) {
+            continue;
+        }
+        gw_route twin = c.route;
+        for (uint32_t k = 0; k < twin.n_steps; k++) {
+            twin.step[k].device = twin.step[k].device != 0 ? GW_DEVICE_CPU : 0;
+        }
+        if (is_forbidden(p, &twin)) {
+            continue;
+        }
+        const gw_status status = gw_price_one(p, elements, &p->specs[c.spec], &twin, why);
+        if (status != GW_OK) {
+            return status;
+        }
+        gw_choice *added = &p->front.choice[p->front.n - 1];
+        added->variety = c.variety;
+        added->spec = c.spec;
+    }
+    return GW_OK;
+}
+
+gw_status gw_price_class(gw_pricer *p, uint64_t elements, gw_class *out, gw_why *why)
+{
+    gw_status status = GW_OK;
+    gw_front_begin(&p->front, &p->rules);
+    for (uint32_t spec = 0; spec < p->n_specs && status == GW_OK; spec++) {
+        const coders who = spec == 0 ? (coders){NULL, NULL} : coders_of(p, &p->specs[spec]);
+        for (uint32_t i = 0; i < p->n_skeletons && status == GW_OK; i++) {
+            status = price_route(p, elements, spec, i, &who, why);
+        }
+    }
+    if (status == GW_OK && p->devices == (GW_DEVICE_CPU | GW_DEVICE_GPU)) {
+        status = add_twins(p, elements, why);
+    }
+    if (status == GW_OK && p->front.n == 0) {
+        return GW_FAIL(why, GW_ERR_UNSUPPORTED, "%llu elements: every route is forbidden",
+                       (unsigned long long)elements);
+    }
+    if (status == GW_OK && !gw_front_seal(&p->front, elements, out)) {
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for the choices of %llu elements",
+                       (unsigned long long)elements);
+    }
+    return status;
+}
+
+/* ---- one ---- */
+
+static uint32_t devices_on(const gw_route *route)
+{
+    uint32_t on_cpu = 0, coding = 0;
+    for (uint32_t i = 0; i < route->n_steps; i++) {
+        if (route->step[i].device != 0) {
+            on_cpu |= (uint32_t)(route->step[i].device == GW_DEVICE_CPU) << coding++;
+        }
+    }
+    return on_cpu;
+}
+
+gw_status gw_price_one(gw_pricer *p, uint64_t elements, const gw_params *params,
+                       const gw_route *route, gw_why *why)
+{
+    const uint32_t on_cpu = devices_on(route);
+    skeleton s;
+    assembly a;
+    gw_status status = compile(p, elements, params, route, &s, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    const coders who = s.codings != 0 ? coders_of(p, params) : (coders){NULL, NULL};
+    if ((on_cpu != 0 && who.cpu == NULL) || (on_cpu != (1U << s.codings) - 1 && who.gpu == NULL)) {
+        return GW_FAIL(why, GW_ERR_UNKNOWN, "the cluster does not say what %s costs on the %s",
+                       gw_codec_name(params->codec),
+                       on_cpu != 0 && who.cpu == NULL ? "cpu" : "gpu");
+    }
+    assemble(p, &s, &who, on_cpu, &a);
+    const gw_choice like = {.route = *route,
+                            .hops = (uint8_t)gw_route_encodes(route),
+                            .coding = (uint8_t)coding_of(s.codings, on_cpu)};
+    return gw_front_offer(&p->front, &like, a.op, a.n, 1)
+               ? GW_OK
+               : GW_FAIL(why, GW_ERR_MEMORY, "no memory for a choice");
+}
+
+/* ---- the pricer ---- */
+
+gw_status gw_pricer_create(gw_pricer *p, const gw_cluster *cluster, gw_why *why)
+{
+    size_t plain = 0, additive = 0;
+    *p = (gw_pricer){.cluster = cluster, .devices = GW_DEVICE_CPU};
+    p->devices |= cluster->has_gpu ? (uint32_t)GW_DEVICE_GPU : 0;
+    p->rules.cpu_workers = cluster->cpu_workers > 0 ? cluster->cpu_workers : 1;
+    gw_status status = gw_route_list(GW_DEVICE_CPU, 0, NULL, 0, &plain, why);
+    status = status == GW_OK ? gw_route_list(GW_DEVICE_CPU, 1, NULL, 0, &additive, why) : status;
+    if (status != GW_OK) {
+        return status;
+    }
+    p->skeleton = calloc(plain + additive, sizeof *p->skeleton);
+    if (p->skeleton == NULL) {
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for the routes");
+    }
+    p->n_skeletons = (uint32_t)(plain + additive);
+    (void)gw_route_list(GW_DEVICE_CPU, 0, p->skeleton, plain, &plain, why);
+    return gw_route_list(GW_DEVICE_CPU, 1, p->skeleton + plain, additive, &additive, why);
+}
+
+void gw_pricer_destroy(gw_pricer *p)
+{
+    free(p->skeleton);
+    gw_front_free(&p->front);
+    *p = (gw_pricer){0};
+}

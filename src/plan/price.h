@@ -1,0 +1,33 @@
+/* From specs and routes to choices: every route is compiled once for a size, then priced for every way to spread
+ * its coding over devices. */
+#ifndef GW_PLAN_PRICE_H
+#define GW_PLAN_PRICE_H
+
+#include "plan/choices.h"
+#include "plan/cost.h"
+
+typedef struct gw_pricer {
+    const gw_cluster *cluster;
+    const gw_params *specs; /* 0: none, cast:to=bf16, then the caller's */
+    uint32_t n_specs;
+    uint32_t devices, max_hops;
+    const gw_route *forbidden;
+    size_t n_forbidden;
+    double sigma;
+    int one_device; /* 1: a route codes on one device only */
+    gw_timeline_rules rules;
+    gw_route *skeleton; /* all routes over one device, then the additive ones */
+    uint32_t n_skeletons;
+    gw_front front;
+} gw_pricer;
+
+gw_status gw_pricer_create(gw_pricer *p, const gw_cluster *cluster, gw_why *why);
+void gw_pricer_destroy(gw_pricer *p);
+
+/* All choices of tensors of this size. */
+gw_status gw_price_class(gw_pricer *p, uint64_t elements, gw_class *out, gw_why *why);
+/* One choice; `params` NULL for an uncompressed route. Offered to p->front by force. */
+gw_status gw_price_one(gw_pricer *p, uint64_t elements, const gw_params *params,
+                       const gw_route *route, gw_why *why);
+
+#endif

@@ -1,0 +1,39 @@
+/* A job cut into buckets, with the choices of each: what the search works on. */
+#ifndef GW_PLAN_PROBLEM_H
+#define GW_PLAN_PROBLEM_H
+
+#include "plan/price.h"
+
+/* Neighbours of fewer than `below` elements travel together, up to `together` elements. */
+typedef struct gw_fusion {
+    uint64_t below, together;
+} gw_fusion;
+
+/* Classes by size; the same for all ways to cut a job. */
+typedef struct gw_class_store {
+    gw_class **item;
+    uint32_t n, capacity;
+} gw_class_store;
+
+typedef struct gw_problem {
+    uint32_t n;       /* buckets, and one without choices for what backward does behind the last */
+    uint32_t buckets; /* without it */
+    uint32_t *first;  /* buckets + 1: first tensor of each */
+    uint64_t *elements;        /* of each bucket */
+    gw_ticks *compute;         /* n */
+    const gw_class **class_of; /* n; filled by gw_problem_price */
+} gw_problem;
+
+gw_status gw_job_check(const gw_job *job, gw_why *why);
+gw_status gw_problem_create(gw_problem *x, const gw_job *job, gw_fusion rule, gw_why *why);
+void gw_problem_destroy(gw_problem *x);
+gw_status gw_problem_price(gw_problem *x, gw_pricer *p, gw_class_store *store, gw_why *why);
+void gw_class_store_free(gw_class_store *store);
+
+/* Whether ticks can hold a step of so many seconds, and 64 times as many. */
+gw_status gw_check_span(double seconds, gw_why *why);
+
+/* No choice of anything ends earlier. Of the choices given; docs/plan.md, "Bounds". */
+gw_ticks gw_lower_bound(const gw_problem *x, uint32_t cpu_workers);
+
+#endif
