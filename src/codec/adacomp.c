@@ -149,7 +149,7 @@ static const float *gradient(const gw_source *source, const places *room, uint64
 }
 
 /* Entries go to `begin` as long as `most` bytes hold them: all, or they are not used. */
-static void run_survey(const gw_job *job, gw_source *source, const places *room, uint8_t *begin,
+static void run_survey(const gw_coding *job, gw_source *source, const places *room, uint8_t *begin,
                        uint64_t most, survey *s)
 {
     const gw_adacomp_kernels *kernels = job->kernels;
@@ -360,7 +360,7 @@ static void settle(const gw_params *p, const uint8_t *entries, uint64_t n, float
     }
 }
 
-static size_t select(const gw_job *job, gw_source *source, uint8_t *payload, void *workspace,
+static size_t select(const gw_coding *job, gw_source *source, uint8_t *payload, void *workspace,
                      gw_report *report)
 {
     const gw_params *p = job->params;
@@ -516,7 +516,7 @@ static void scatter_bitmap(const uint8_t *payload, uint64_t count, gw_cursor *c,
     }
 }
 
-static void scatter(const gw_job *job, const uint8_t *payload, uint64_t count, gw_cursor *cursor,
+static void scatter(const gw_coding *job, const uint8_t *payload, uint64_t count, gw_cursor *cursor,
                     uint64_t begin, size_t n, gw_apply how, float *out)
 {
     if (payload[0] == ENTRIES) {

@@ -49,13 +49,14 @@ gw_status gw_bucket_validate(const gw_params *p, const uint8_t *payload, size_t 
     return GW_OK;
 }
 
-void gw_bucket_encode(const gw_job *job, const float *x, size_t n, uint64_t first, uint8_t *payload,
-                      gw_report *report)
+void gw_bucket_encode(const gw_coding *job, const float *x, size_t n, uint64_t first,
+                      uint8_t *payload, gw_report *report)
 {
     ((const gw_bucket_kernels *)job->kernels)->encode(job, x, n, first, payload, report);
 }
 
-void gw_bucket_decode(const gw_job *job, const uint8_t *payload, size_t n, gw_apply how, float *out)
+void gw_bucket_decode(const gw_coding *job, const uint8_t *payload, size_t n, gw_apply how,
+                      float *out)
 {
     ((const gw_bucket_kernels *)job->kernels)->decode(job, payload, n, how, out);
 }

@@ -24,9 +24,10 @@ typedef struct gw_bucket {
 } gw_bucket;
 
 typedef struct gw_bucket_kernels {
-    void (*encode)(const gw_job *job, const float *x, size_t n, uint64_t first, uint8_t *payload,
+    void (*encode)(const gw_coding *job, const float *x, size_t n, uint64_t first, uint8_t *payload,
                    gw_report *report);
-    void (*decode)(const gw_job *job, const uint8_t *payload, size_t n, gw_apply how, float *out);
+    void (*decode)(const gw_coding *job, const uint8_t *payload, size_t n, gw_apply how,
+                   float *out);
 } gw_bucket_kernels;
 
 extern const gw_bucket_kernels gw_dither_scalar, gw_ndither_scalar;
@@ -60,9 +61,9 @@ size_t gw_bucket_grain(const gw_params *p);
 uint64_t gw_bucket_bytes(const gw_params *p, uint64_t count);
 gw_status gw_bucket_validate(const gw_params *p, const uint8_t *payload, size_t payload_bytes,
                              uint64_t count, gw_why *why);
-void gw_bucket_encode(const gw_job *job, const float *x, size_t n, uint64_t first, uint8_t *payload,
-                      gw_report *report);
-void gw_bucket_decode(const gw_job *job, const uint8_t *payload, size_t n, gw_apply how,
+void gw_bucket_encode(const gw_coding *job, const float *x, size_t n, uint64_t first,
+                      uint8_t *payload, gw_report *report);
+void gw_bucket_decode(const gw_coding *job, const uint8_t *payload, size_t n, gw_apply how,
                       float *out);
 
 enum { GW_BUCKET_LANES = 32 };

@@ -18,7 +18,7 @@ static void encode_special(const float *x, size_t n, uint32_t top, uint8_t *payl
     }
 }
 
-static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, uint8_t *payload,
+static void encode(const gw_coding *job, const float *x, size_t n, uint64_t first, uint8_t *payload,
                    gw_report *report)
 {
     const gw_params *p = job->params;
@@ -56,7 +56,7 @@ static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, 
     }
 }
 
-static void decode(const gw_job *job, const uint8_t *payload, size_t n, gw_apply how, float *out)
+static void decode(const gw_coding *job, const uint8_t *payload, size_t n, gw_apply how, float *out)
 {
     const gw_params *p = job->params;
     const size_t size = gw_param(p, GW_BUCKET_SIZE);

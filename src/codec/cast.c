@@ -47,7 +47,7 @@ static void count_odd(const float *x, size_t n, uint32_t limit, gw_report *repor
     }
 }
 
-static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, uint8_t *payload,
+static void encode(const gw_coding *job, const float *x, size_t n, uint64_t first, uint8_t *payload,
                    gw_report *report)
 {
     (void)first;
@@ -63,7 +63,7 @@ static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, 
     }
 }
 
-static void decode(const gw_job *job, const uint8_t *payload, size_t n, gw_apply how, float *out)
+static void decode(const gw_coding *job, const uint8_t *payload, size_t n, gw_apply how, float *out)
 {
     const gw_convert *convert = job->kernels;
     const gw_dtype to = (gw_dtype)gw_param(job->params, TO);

@@ -25,7 +25,7 @@ typedef struct part {
 } part;
 
 typedef struct call {
-    gw_job job;
+    gw_coding job;
     const gw_convert *convert;
     size_t count, per_part; /* elements; per_part is a multiple of the grain */
     uint64_t first;

@@ -10,13 +10,13 @@
 #include <gradwire/codec.h>
 
 /* One encode or decode, resolved: the same for all spans of a call. */
-typedef struct gw_job {
+typedef struct gw_coding {
     const gw_params *params;
     const gw_stream *stream; /* encode only; NULL where none was given */
     const void *kernels;     /* the descriptor's entry for the instruction set in use */
     uint64_t random_key;     /* encode only */
     gw_dtype dtype;          /* of the caller's tensor; the numbers here are fp32 already */
-} gw_job;
+} gw_coding;
 
 /* Where an encoding reads its numbers: source.h. */
 typedef struct gw_source gw_source;
@@ -53,12 +53,12 @@ typedef struct gw_codec_rounds {
     uint64_t (*elements)(const gw_params *, uint64_t count, unsigned round);
     uint64_t (*state)(const gw_params *, uint64_t count);     /* floats */
     uint64_t (*workspace)(const gw_params *, uint64_t count); /* bytes */
-    void (*make)(const gw_job *, gw_source *, const float *state, unsigned round, void *workspace,
-                 float *own, gw_report *);
-    void (*take)(const gw_job *, gw_source *, unsigned round, void *workspace, const float *sum,
+    void (*make)(const gw_coding *, gw_source *, const float *state, unsigned round,
+                 void *workspace, float *own, gw_report *);
+    void (*take)(const gw_coding *, gw_source *, unsigned round, void *workspace, const float *sum,
                  float *state_after);
     /* `sum` is that of the last round; elements [first, first + n) */
-    void (*decode)(const gw_job *, void *workspace, const float *sum, uint64_t count,
+    void (*decode)(const gw_coding *, void *workspace, const float *sum, uint64_t count,
                    uint64_t first, size_t n, gw_apply, float *out);
 } gw_codec_rounds;
 
@@ -80,22 +80,23 @@ struct gw_codec {
 
     size_t (*grain)(const gw_params *); /* NULL: this codec selects */
     /* `first` is the global index of x[0]. */
-    void (*encode)(const gw_job *, const float *x, size_t n, uint64_t first, uint8_t *payload,
+    void (*encode)(const gw_coding *, const float *x, size_t n, uint64_t first, uint8_t *payload,
                    gw_report *);
     /* The same with feedback, for a codec that needs fewer passes than the sum, encode, decode and
      * difference of codec.c, which is what happens where this is NULL. */
-    void (*encode_feedback)(const gw_job *, const gw_fed_block *, size_t n, uint8_t *payload,
+    void (*encode_feedback)(const gw_coding *, const gw_fed_block *, size_t n, uint8_t *payload,
                             gw_report *);
     /* Reads a validated payload. */
-    void (*decode)(const gw_job *, const uint8_t *payload, size_t n, gw_apply, float *out);
+    void (*decode)(const gw_coding *, const uint8_t *payload, size_t n, gw_apply, float *out);
 
     /* Workspace of select. */
     uint64_t (*select_bytes)(const gw_params *, uint64_t count);
     /* Encodes everything; returns the bytes written, at most bytes(). */
-    size_t (*select)(const gw_job *, gw_source *, uint8_t *payload, void *workspace, gw_report *);
+    size_t (*select)(const gw_coding *, gw_source *, uint8_t *payload, void *workspace,
+                     gw_report *);
     /* Sets or adds the entries of a validated payload that fall into [begin, begin + n); `out` has
      * zeros where nothing was added yet. Called with ascending ranges and one cursor, zeroed at first. */
-    void (*scatter)(const gw_job *, const uint8_t *payload, uint64_t count, gw_cursor *,
+    void (*scatter)(const gw_coding *, const uint8_t *payload, uint64_t count, gw_cursor *,
                     uint64_t begin, size_t n, gw_apply, float *out);
 
     int fills;                     /* scatter touches every element: setting them needs no zeros */

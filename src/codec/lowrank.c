@@ -122,7 +122,7 @@ static const float *matrix_at(gw_source *s, const workbench *b, uint64_t at, uin
 
 /* A power step begins with the last one's Q; a row that is gone (the first step, a rank that was missing,
  * a matrix of lower rank) with random numbers, the same on all ranks. */
-static void begin(const gw_job *job, const gw_matrix *m, const float *state, float *start)
+static void begin(const gw_coding *job, const gw_matrix *m, const float *state, float *start)
 {
     const gw_stream shared = {job->stream->seed, job->stream->step, job->stream->tensor,
                               UINT32_MAX - 1,    UINT32_MAX,        0};
@@ -174,7 +174,7 @@ static void spoil(float *x, uint64_t n)
 }
 
 /* b->left = P_own */
-static void project_left(const gw_job *job, const gw_matrix *m, gw_source *s, const workbench *b,
+static void project_left(const gw_coding *job, const gw_matrix *m, gw_source *s, const workbench *b,
                          const float *state, gw_report *report)
 {
     begin(job, m, state, b->start);
@@ -225,7 +225,7 @@ static void project_right(const gw_matrix *m, gw_source *s, const workbench *b)
 }
 
 /* The product of the factors into, onto or off elements [begin, begin + n), `out` being the first of them. */
-static void product(const gw_job *job, const gw_matrix *m, const void *left_factor,
+static void product(const gw_coding *job, const gw_matrix *m, const void *left_factor,
                     const void *right_factor, uint64_t first, uint64_t n, gw_lowrank_how how,
                     float *out)
 {
@@ -246,7 +246,8 @@ static void product(const gw_job *job, const gw_matrix *m, const void *left_fact
 }
 
 /* G − P̂ · Q_own into r′, which holds G */
-static void keep_the_rest(const gw_job *job, const gw_matrix *m, gw_source *s, const workbench *b)
+static void keep_the_rest(const gw_coding *job, const gw_matrix *m, gw_source *s,
+                          const workbench *b)
 {
     if (s->after != NULL) {
         product(job, m, b->left, b->right, 0, s->count, GW_LOWRANK_TAKE, s->after);
@@ -284,7 +285,7 @@ static uint64_t state_elements(const gw_params *p, uint64_t count)
     return m.rank * m.cols;
 }
 
-static void make(const gw_job *job, gw_source *s, const float *state, unsigned round,
+static void make(const gw_coding *job, gw_source *s, const float *state, unsigned round,
                  void *workspace, float *own, gw_report *report)
 {
     const gw_matrix m = matrix(job->params, s->count);
@@ -300,8 +301,8 @@ static void make(const gw_job *job, gw_source *s, const float *state, unsigned r
     }
 }
 
-static void take(const gw_job *job, gw_source *s, unsigned round, void *workspace, const float *sum,
-                 float *state_after)
+static void take(const gw_coding *job, gw_source *s, unsigned round, void *workspace,
+                 const float *sum, float *state_after)
 {
     const gw_matrix m = matrix(job->params, s->count);
     const workbench b = bench_of(job->params, &m, workspace);
@@ -313,7 +314,7 @@ static void take(const gw_job *job, gw_source *s, unsigned round, void *workspac
     }
 }
 
-static void decode_rounds(const gw_job *job, void *workspace, const float *sum, uint64_t count,
+static void decode_rounds(const gw_coding *job, void *workspace, const float *sum, uint64_t count,
                           uint64_t first, size_t n, gw_apply how, float *out)
 {
     const gw_matrix m = matrix(job->params, count);
@@ -333,7 +334,7 @@ static const gw_codec_rounds rounds = {round_elements, state_elements, room,
 
 /* ---- alone: the sum of one rank as a payload ---- */
 
-static size_t select(const gw_job *job, gw_source *s, uint8_t *payload, void *workspace,
+static size_t select(const gw_coding *job, gw_source *s, uint8_t *payload, void *workspace,
                      gw_report *report)
 {
     const gw_matrix m = matrix(job->params, s->count);
@@ -383,7 +384,7 @@ static gw_status validate(const gw_params *p, const uint8_t *payload, size_t siz
     return GW_OK;
 }
 
-static void scatter(const gw_job *job, const uint8_t *payload, uint64_t count, gw_cursor *cursor,
+static void scatter(const gw_coding *job, const uint8_t *payload, uint64_t count, gw_cursor *cursor,
                     uint64_t first, size_t n, gw_apply how, float *out)
 {
     (void)cursor;

@@ -164,7 +164,7 @@ static void encode8(const block_job *job, const float *x, size_t n, uint64_t fir
     }
 }
 
-static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, uint8_t *payload,
+static void encode(const gw_coding *job, const float *x, size_t n, uint64_t first, uint8_t *payload,
                    gw_report *report)
 {
     const block_job block = {job->kernels, job->random_key, gw_natural_top(job->dtype == GW_F16),
@@ -198,7 +198,7 @@ static gw_status validate(const gw_params *p, const uint8_t *payload, size_t pay
     return GW_OK;
 }
 
-static void decode(const gw_job *job, const uint8_t *payload, size_t n, gw_apply how, float *out)
+static void decode(const gw_coding *job, const uint8_t *payload, size_t n, gw_apply how, float *out)
 {
     const gw_natural_kernels *kernels = job->kernels;
     const int nine = gw_param(job->params, BITS) == 9;

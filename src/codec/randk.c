@@ -52,7 +52,7 @@ static uint64_t element(const strata *s, uint64_t j)
     return begin + (word * (s->size + (j < s->longer)) >> 32);
 }
 
-static size_t select(const gw_job *job, gw_source *source, uint8_t *payload, void *workspace,
+static size_t select(const gw_coding *job, gw_source *source, uint8_t *payload, void *workspace,
                      gw_report *report)
 {
     const gw_params *p = job->params;
@@ -92,7 +92,7 @@ static size_t select(const gw_job *job, gw_source *source, uint8_t *payload, voi
     return (size_t)bytes(p, source->count);
 }
 
-static void scatter(const gw_job *job, const uint8_t *payload, uint64_t count, gw_cursor *cursor,
+static void scatter(const gw_coding *job, const uint8_t *payload, uint64_t count, gw_cursor *cursor,
                     uint64_t begin, size_t n, gw_apply how, float *out)
 {
     const uint64_t kept = gw_values_kept(job->params, count);

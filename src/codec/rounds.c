@@ -9,7 +9,7 @@ enum { SCRATCH = GW_SOURCE_BLOCK };
 
 /* One call, resolved. */
 typedef struct turn {
-    gw_job job;
+    gw_coding job;
     gw_source source;
     void *own; /* the codec's workspace */
     gw_isa isa;
@@ -87,10 +87,10 @@ static gw_status prepare(const gw_rounds *x, turn *t)
     if (status != GW_OK) {
         return status;
     }
-    t->job = (gw_job){.params = x->params,
-                      .stream = x->stream,
-                      .kernels = x->params->codec->kernels[t->isa],
-                      .dtype = x->in->dtype};
+    t->job = (gw_coding){.params = x->params,
+                         .stream = x->stream,
+                         .kernels = x->params->codec->kernels[t->isa],
+                         .dtype = x->in->dtype};
     t->source = (gw_source){.convert = gw_convert_for(t->isa),
                             .in = x->in->data,
                             .dtype = x->in->dtype,

@@ -108,7 +108,7 @@ static float scale_of(const gw_sign_kernels *kernels, const float *x, const floa
     return gw_sign_mean(lane, n, pre);
 }
 
-static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, uint8_t *payload,
+static void encode(const gw_coding *job, const float *x, size_t n, uint64_t first, uint8_t *payload,
                    gw_report *report)
 {
     (void)first;
@@ -129,7 +129,7 @@ static void encode(const gw_job *job, const float *x, size_t n, uint64_t first, 
 
 /* Two passes over a bucket: its mean, then signs and what they lose. g + r is formed in both: a second
  * addition costs less than keeping the first one's results. */
-static void encode_feedback(const gw_job *job, const gw_fed_block *f, size_t n, uint8_t *payload,
+static void encode_feedback(const gw_coding *job, const gw_fed_block *f, size_t n, uint8_t *payload,
                             gw_report *report)
 {
     const gw_sign_kernels *kernels = job->kernels;
@@ -170,7 +170,7 @@ static gw_status validate(const gw_params *p, const uint8_t *payload, size_t pay
     return GW_OK;
 }
 
-static void decode(const gw_job *job, const uint8_t *payload, size_t n, gw_apply how, float *out)
+static void decode(const gw_coding *job, const uint8_t *payload, size_t n, gw_apply how, float *out)
 {
     const gw_sign_kernels *kernels = job->kernels;
     const size_t size = gw_param(job->params, BUCKET);

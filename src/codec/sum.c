@@ -12,7 +12,7 @@ enum { BLOCK = 16 * 1024 };
 enum { ABREAST = 64 };
 
 typedef struct sum {
-    gw_job job;
+    gw_coding job;
     const gw_payload *payloads;
     size_t n, count, per_part; /* per_part: elements, whole blocks */
     float *out;

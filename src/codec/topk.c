@@ -332,7 +332,7 @@ static void find(const gw_topk_kernels *kernels, selection *s, gw_source *source
     }
 }
 
-static size_t select(const gw_job *job, gw_source *source, uint8_t *payload, void *workspace,
+static size_t select(const gw_coding *job, gw_source *source, uint8_t *payload, void *workspace,
                      gw_report *report)
 {
     const list_shape shape = shape_of(job->params, source->count);
@@ -363,7 +363,7 @@ static size_t select(const gw_job *job, gw_source *source, uint8_t *payload, voi
     return (size_t)(shape.values_bytes + shape.low_bytes + shape.high_bytes);
 }
 
-static void scatter(const gw_job *job, const uint8_t *payload, uint64_t count, gw_cursor *cursor,
+static void scatter(const gw_coding *job, const uint8_t *payload, uint64_t count, gw_cursor *cursor,
                     uint64_t begin, size_t n, gw_apply how, float *out)
 {
     const list_shape shape = shape_of(job->params, count);

@@ -47,7 +47,7 @@ gw_status gw_values_validate(const gw_params *p, const uint8_t *payload, uint64_
 }
 
 /* One block of at most 4096 values as base and codes. */
-static void encode_natural(const gw_job *job, float *value, const uint32_t *index, size_t n,
+static void encode_natural(const gw_coding *job, float *value, const uint32_t *index, size_t n,
                            uint8_t *payload, gw_report *report)
 {
     const uint32_t top = gw_natural_top(job->dtype == GW_F16);
@@ -69,7 +69,7 @@ static void encode_natural(const gw_job *job, float *value, const uint32_t *inde
     }
 }
 
-void gw_values_encode(const gw_job *job, float *value, const uint32_t *index, uint64_t kept,
+void gw_values_encode(const gw_coding *job, float *value, const uint32_t *index, uint64_t kept,
                       uint8_t *payload, gw_report *report)
 {
     if (gw_param(job->params, GW_VALUES_KIND) == GW_VALUES_F32) {

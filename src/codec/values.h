@@ -21,7 +21,7 @@ gw_status gw_values_validate(const gw_params *p, const uint8_t *payload, uint64_
 
 /* Encodes value[0 … kept−1] of the elements index[…]. `index` may be NULL for f32. Overwrites each value by
  * what a decoder will make of it. */
-void gw_values_encode(const gw_job *job, float *value, const uint32_t *index, uint64_t kept,
+void gw_values_encode(const gw_coding *job, float *value, const uint32_t *index, uint64_t kept,
                       uint8_t *payload, gw_report *report);
 
 /* Value j. */
