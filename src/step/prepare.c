@@ -67,6 +67,7 @@ static gw_exchange_config exchange_config(const gw_step *s, const gw_layer *l)
         .divisor = s->config.sum ? 1 : s->config.comm->ranks,
         .store = s->store,
         .store_tensor = l->store_tensor,
+        .sharded = s->config.sharded,
     };
 }
 
@@ -112,6 +113,11 @@ static int fuses(const gw_step *s, const gw_layer *l)
     return l->elements < s->config.fuse_below;
 }
 
+static uint32_t in_order(const gw_step *s, uint32_t place)
+{
+    return s->order != NULL ? s->order[place] : place;
+}
+
 static gw_status close_fusion(gw_step *s, gw_fusion *f, gw_why *why)
 {
     gw_layer all = {.elements = f->elements};
@@ -154,7 +160,6 @@ static gw_status make_tasks(gw_step *s, gw_why *why)
     for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
         gw_layer *l = &s->layers[i];
         l->fusion = UINT32_MAX;
-        last_fused = fuses(s, l) ? i : last_fused;
         if (!fuses(s, l) && (l->changed || l->pieces == NULL)) {
             status = prepare_layer(s, l, why);
         }
@@ -170,7 +175,11 @@ static gw_status make_tasks(gw_step *s, gw_why *why)
     if (status == GW_OK && (s->tasks == NULL || s->fused == NULL || s->fusions == NULL)) {
         status = GW_FAIL(why, GW_ERR_MEMORY, "no memory for %u layers", s->n_layers);
     }
-    for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        last_fused = fuses(s, &s->layers[in_order(s, i)]) ? in_order(s, i) : last_fused;
+    }
+    for (uint32_t place = 0; place < s->n_layers && status == GW_OK; place++) {
+        const uint32_t i = in_order(s, place);
         gw_layer *l = &s->layers[i];
         if (fuses(s, l)) {
             status = add_fused(s, i, i == last_fused, &n_fused, why);

@@ -1,0 +1,125 @@
+"""Carries the library's messages by torch.distributed.
+
+The C side posts operations and looks whether they are done; it never calls Python. One thread takes them in the order
+of posts and makes every call of the process group; others only wait, outside the interpreter lock. An operation that
+is waited for has a thread for itself, so that none is ever kept waiting by another's.
+"""
+
+import queue
+import re
+import threading
+from ctypes import byref, c_void_p
+
+import torch
+
+from .library import ERR_PEER, ERR_STATE, ERR_TIMEOUT, OK, Why, Work, check, lib, memory
+
+
+class Carrier:
+    def __init__(self, group, rank, ranks, store=None, key=""):
+        self._group, self._store, self._key = group, store, key
+        self._handle = c_void_p()
+        self._idle, self._lock, self._begun = 0, threading.Lock(), queue.SimpleQueue()
+        why = Why()
+        check(lib.gw_hosted_create(rank, ranks, byref(self._handle), byref(why)), why)
+        self._thread = threading.Thread(target=self._take, name="gradwire-carrier", daemon=True)
+        self._thread.start()
+        self._waiters = []
+
+    @property
+    def comm(self):
+        return lib.gw_hosted_comm(self._handle)
+
+    def under_way(self):
+        return lib.gw_hosted_under_way(self._handle)
+
+    def close(self):
+        """Ends the threads; frees the C side unless messages are still under way, as after a failure."""
+        lib.gw_hosted_stop(self._handle)
+        self._thread.join()
+        busy = self.under_way() != 0
+        for _ in self._waiters:
+            self._begun.put(None)
+        if not busy:
+            for waiter in self._waiters:
+                waiter.join()
+            lib.gw_hosted_destroy(self._handle)
+        self._group = None
+
+    # ---- the one thread that calls the process group ----
+
+    def _take(self):
+        work, why = Work(), Why()
+        while True:
+            status = lib.gw_hosted_take(self._handle, byref(work), byref(why))
+            if status == ERR_STATE:
+                return
+            if status == ERR_PEER:
+                self._tell(why.text.decode("utf-8", "replace"))
+                continue
+            messages, peer = [], 0
+            try:
+                for i in range(work.n_messages):
+                    m = work.messages[i]
+                    peer = m.peer
+                    tensor = torch.frombuffer(memory(m.data, m.bytes), dtype=torch.uint8)
+                    call = self._group.recv if m.incoming else self._group.send
+                    messages.append((peer, call([tensor], peer, work.tag), tensor))
+            except RuntimeError as error:
+                self._failed(work.id, peer, error)
+                continue
+            self._hand_over(work.id, messages)
+
+    def _hand_over(self, identity, messages):
+        with self._lock:
+            free = self._idle > 0
+            self._idle -= free
+        if not free:
+            waiter = threading.Thread(target=self._wait, name="gradwire-wait", daemon=True)
+            self._waiters.append(waiter)
+            waiter.start()
+        self._begun.put((identity, messages))
+
+    # ---- threads that wait ----
+
+    def _wait(self):
+        while True:
+            item = self._begun.get()
+            if item is None:
+                return
+            identity, messages = item
+            peer = 0
+            try:
+                for peer, work, _tensor in messages:
+                    work.wait()
+            except RuntimeError as error:
+                self._failed(identity, peer, error)
+            else:
+                lib.gw_hosted_done(self._handle, identity, OK, None)
+            item = messages = None
+            with self._lock:
+                self._idle += 1
+
+    def _failed(self, identity, peer, error):
+        text = re.sub(r"^\[[^\]]*\]\s*", "", str(error).strip().split("\n")[0])
+        late = "imed out" in text or "imeout" in text
+        said = self._heard()
+        words = said or f"rank {peer} {'did not answer' if late else 'is gone'}: {text}"
+        lib.gw_hosted_done(self._handle, identity, ERR_TIMEOUT if late else ERR_PEER, words.encode()[:200])
+
+    # ---- what ranks tell each other when one gives up; best effort, by the store of the job ----
+
+    def _tell(self, reason):
+        try:
+            if self._store is not None and self._store.add(self._key + "/gave-up", 1) == 1:
+                self._store.set(self._key + "/reason", reason)
+        except RuntimeError:
+            pass
+
+    def _heard(self):
+        try:
+            if self._store is not None and self._store.add(self._key + "/gave-up", 0) > 0:
+                return self._store.get(self._key + "/reason").decode("utf-8", "replace")
+        except RuntimeError:
+            pass
+        return None
