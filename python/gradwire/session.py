@@ -270,3 +270,15 @@ class Session:
         stats = LayerStats()
         lib.gw_step_stats(self._step, layer, byref(stats))
         return stats
+
+    def stats_of_layers(self):
+        found = []
+        for i, layer in enumerate(self.layers):
+            s = self.layer_stats(i)
+            arrived = s.step != 2**64 - 1
+            found.append({"name": layer.name, "elements": layer.elements, "spec": layer.spec or "dense", "route": layer.route,
+                          "step": s.step if arrived else None, "posted_ms": 1e3 * s.posted, "begun_ms": 1e3 * s.begun,
+                          "arrived_ms": 1e3 * s.arrived, "encode_ms": 1e3 * s.encode_seconds,
+                          "decode_ms": 1e3 * s.decode_seconds, "bytes_sent": sum(s.bytes_sent),
+                          "dense_bytes": s.dense_bytes_sent, "together": bool(s.fused)})
+        return found

@@ -398,7 +398,9 @@ void *gw_step_thread(void *step)
         (void)run_once(s, &p);
         (void)pthread_mutex_lock(&s->lock);
         s->busy = 0;
-        (void)pthread_cond_broadcast(&s->changed);
+        if (s->status != GW_OK || s->arrived == s->n_layers) { /* what wait waits for */
+            (void)pthread_cond_broadcast(&s->changed);
+        }
     }
     (void)pthread_mutex_unlock(&s->lock);
     return NULL;
