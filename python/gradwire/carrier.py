@@ -16,8 +16,8 @@ from .library import ERR_PEER, ERR_STATE, ERR_TIMEOUT, OK, Why, Work, check, lib
 
 
 class Carrier:
-    def __init__(self, group, rank, ranks, store=None, key=""):
-        self._group, self._store, self._key = group, store, key
+    def __init__(self, group, rank, ranks, store, key):
+        self._group, self._rank, self._store, self._key = group, rank, store, key
         self._handle = c_void_p()
         self._idle, self._lock, self._begun = 0, threading.Lock(), queue.SimpleQueue()
         why = Why()
@@ -103,23 +103,19 @@ class Carrier:
     def _failed(self, identity, peer, error):
         text = re.sub(r"^\[[^\]]*\]\s*", "", str(error).strip().split("\n")[0])
         late = "imed out" in text or "imeout" in text
-        said = self._heard()
-        words = said or f"rank {peer} {'did not answer' if late else 'is gone'}: {text}"
+        words = self._first_word(f"rank {peer} {'did not answer' if late else 'is gone'}: {text}")
         lib.gw_hosted_done(self._handle, identity, ERR_TIMEOUT if late else ERR_PEER, words.encode()[:200])
 
-    # ---- what ranks tell each other when one gives up; best effort, by the store of the job ----
-
     def _tell(self, reason):
-        try:
-            if self._store is not None and self._store.add(self._key + "/gave-up", 1) == 1:
-                self._store.set(self._key + "/reason", reason)
-        except RuntimeError:
-            pass
+        self._first_word(reason)
 
-    def _heard(self):
+    def _first_word(self, words):
+        """Ranks fail one after the other, each because of the one before: who fails first knows best why. Returns its
+        words, by the store of the job, as far as that can still be reached."""
         try:
-            if self._store is not None and self._store.add(self._key + "/gave-up", 0) > 0:
-                return self._store.get(self._key + "/reason").decode("utf-8", "replace")
+            if self._store.add(self._key + "/failed", 1) == 1:
+                self._store.set(self._key + "/why", f"{words} (said rank {self._rank})")
+                return words
+            return self._store.get(self._key + "/why").decode("utf-8", "replace")
         except RuntimeError:
-            pass
-        return None
+            return words

@@ -116,7 +116,8 @@ class Session:
         self._carrier = Carrier(own, self.rank, self.ranks, job_store(), number_of(members))
         self.on_step = []  # called with the result after every step
         config = StepConfig(comm=self._carrier.comm, seed=seed, piece=piece, fuse_below=fuse_below,
-                            timeout=timeout.total_seconds(), ranks_per_node=nodes, lanes=lanes, threads=threads,
+                            timeout=1.25 * timeout.total_seconds() + 5,  # the group's comes first: it knows which rank
+                            ranks_per_node=nodes, lanes=lanes, threads=threads,
                             own_thread=1, sum=int(total), measure_error=int(measure_error),
                             all_or_nothing=int(scaler is not None), sharded=int(sharded))
         why = Why()

@@ -21,6 +21,12 @@ except ImportError:
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 import gradwire
 
+try:
+    import torch._dynamo  # what DDP imports when it is first made: once here, not in every rank
+    import torch.distributed.fsdp
+except ImportError:
+    pass
+
 DEADLINE = 120  # seconds, of one run
 
 
@@ -36,7 +42,8 @@ def _child(function, rank, ranks, folder, out, arguments):
                                 timeout=datetime.timedelta(seconds=60))
         result = function(rank, ranks, *arguments)
     except BaseException:
-        result, code = traceback.format_exc(), 1
+        lines = traceback.format_exc().splitlines()
+        result, code = "\n".join(lines[:1] + lines[-9:]), 1
     with os.fdopen(out, "wb") as pipe:
         pickle.dump((code, result), pipe)
     sys.stdout.flush()
@@ -44,22 +51,40 @@ def _child(function, rank, ranks, folder, out, arguments):
     os._exit(code)
 
 
+def _fork(ranks, function, arguments, folder):
+    children = {}
+    for rank in range(ranks):
+        ours, theirs = os.pipe()
+        pid = os.fork()
+        if pid == 0:
+            os.close(ours)
+            _child(function, rank, ranks, folder, theirs, arguments)
+        os.close(theirs)
+        children[rank] = (pid, ours)
+    return children
+
+
 def run(ranks, function, *arguments, may_die=()):
     """Results of function(rank, ranks, *arguments), in rank order. None for one of `may_die` that died."""
     with tempfile.TemporaryDirectory() as folder:
-        children = {}
-        for rank in range(ranks):
-            ours, theirs = os.pipe()
-            pid = os.fork()
-            if pid == 0:
-                os.close(ours)
-                _child(function, rank, ranks, folder, theirs, arguments)
-            os.close(theirs)
-            children[rank] = (pid, ours)
-        return _collect(children, time.monotonic() + DEADLINE, may_die)
+        return _collect(_fork(ranks, function, arguments, folder), may_die)
 
 
-def _collect(children, deadline, may_die):
+def run_with_stopped(ranks, function, stopped):
+    """The same, where rank `stopped` stops itself (SIGSTOP) and is ended when the others are done."""
+    with tempfile.TemporaryDirectory() as folder:
+        children = _fork(ranks, function, (signal.SIGSTOP,), folder)
+        sleeper = children.pop(stopped)
+        try:
+            return _collect(children, ())
+        finally:
+            os.kill(sleeper[0], signal.SIGKILL)
+            os.waitpid(sleeper[0], 0)
+            os.close(sleeper[1])
+
+
+def _collect(children, may_die):
+    deadline = time.monotonic() + DEADLINE
     got = {rank: b"" for rank in children}
     open_ = {out: rank for rank, (_, out) in children.items()}
     while open_ and time.monotonic() < deadline:
