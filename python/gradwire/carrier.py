@@ -5,6 +5,7 @@ of posts and makes every call of the process group; others only wait, outside th
 is waited for has a thread for itself, so that none is ever kept waiting by another's.
 """
 
+import datetime
 import queue
 import re
 import threading
@@ -12,7 +13,7 @@ from ctypes import byref, c_void_p
 
 import torch
 
-from .library import ERR_PEER, ERR_STATE, ERR_TIMEOUT, OK, Why, Work, check, lib, memory
+from .library import ERR_PEER, ERR_STATE, OK, Why, Work, check, lib, memory
 
 
 class Carrier:
@@ -20,6 +21,7 @@ class Carrier:
         self._group, self._rank, self._store, self._key = group, rank, store, key
         self._handle = c_void_p()
         self._idle, self._lock, self._begun = 0, threading.Lock(), queue.SimpleQueue()
+        self._waits = {}  # for which peer each operation waits, the oldest first
         why = Why()
         check(lib.gw_hosted_create(rank, ranks, byref(self._handle), byref(why)), why)
         self._thread = threading.Thread(target=self._take, name="gradwire-carrier", daemon=True)
@@ -91,20 +93,21 @@ class Carrier:
             peer = 0
             try:
                 for peer, work, _tensor in messages:
+                    self._waits[identity] = peer
                     work.wait()
             except RuntimeError as error:
                 self._failed(identity, peer, error)
             else:
                 lib.gw_hosted_done(self._handle, identity, OK, None)
             item = messages = None
+            self._waits.pop(identity, None)
             with self._lock:
                 self._idle += 1
 
     def _failed(self, identity, peer, error):
         text = re.sub(r"^\[[^\]]*\]\s*", "", str(error).strip().split("\n")[0])
-        late = "imed out" in text or "imeout" in text
-        words = self._first_word(f"rank {peer} {'did not answer' if late else 'is gone'}: {text}")
-        lib.gw_hosted_done(self._handle, identity, ERR_TIMEOUT if late else ERR_PEER, words.encode()[:200])
+        words = self._first_word(f"rank {peer} is gone: {text}")
+        lib.gw_hosted_done(self._handle, identity, ERR_PEER, words.encode()[:200])
 
     def _tell(self, reason):
         self._first_word(reason)
@@ -119,3 +122,26 @@ class Carrier:
             return self._store.get(self._key + "/why").decode("utf-8", "replace")
         except RuntimeError:
             return words
+
+    def silent_rank(self):
+        """After a timeout: the rank that all wait for in the end. Everyone says whom it waits for; a rank that others
+        wait for and that says nothing is the one. None if nobody is found."""
+        waits = list(self._waits.values())
+        try:
+            self._store.set(f"{self._key}/waits/{self._rank}", str(waits[0] if waits else self._rank))
+            rank, seen = self._rank, set()
+            while rank not in seen:
+                seen.add(rank)
+                if not self._said(f"{self._key}/waits/{rank}"):
+                    return rank
+                rank = int(self._store.get(f"{self._key}/waits/{rank}"))
+        except RuntimeError:
+            pass
+        return None
+
+    def _said(self, key):
+        try:
+            self._store.wait([key], datetime.timedelta(seconds=2))
+            return True
+        except RuntimeError:
+            return False

@@ -1,6 +1,6 @@
 """One attached model: its layers in a gw_step, the thread that completes futures, state and statistics."""
 
-import ctypes
+import datetime
 import queue
 import socket
 import threading
@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from .carrier import Carrier
-from .library import BF16, F16, F32, GradwireError, Blob, LayerStats, StepConfig, StepResult, Tensor, Told, Why
+from .library import BF16, ERR_TIMEOUT, F16, F32, GradwireError, Blob, LayerStats, StepConfig, StepResult, Tensor, Told, Why
 from .library import check, lib, parse_params, parse_route
 
 DTYPES = {torch.float32: F32, torch.float16: F16, torch.bfloat16: BF16}
@@ -112,12 +112,11 @@ class Session:
         self.group = group
         self._step, self._scale, self._error = c_void_p(), None, None
         nodes = ranks_per_node(gather(group, socket.gethostname()))
-        own, members = own_group(group, timeout)
+        own, members = own_group(group, 2 * timeout + datetime.timedelta(seconds=30))  # ours comes first
         self._carrier = Carrier(own, self.rank, self.ranks, job_store(), number_of(members))
         self.on_step = []  # called with the result after every step
         config = StepConfig(comm=self._carrier.comm, seed=seed, piece=piece, fuse_below=fuse_below,
-                            timeout=1.25 * timeout.total_seconds() + 5,  # the group's comes first: it knows which rank
-                            ranks_per_node=nodes, lanes=lanes, threads=threads,
+                            timeout=timeout.total_seconds(), ranks_per_node=nodes, lanes=lanes, threads=threads,
                             own_thread=1, sum=int(total), measure_error=int(measure_error),
                             all_or_nothing=int(scaler is not None), sharded=int(sharded))
         why = Why()
@@ -210,9 +209,15 @@ class Session:
                 if last:
                     self._end_step()
             except Exception as error:  # whoever waits for the future gets it
-                self._error = value = error
+                self._error = value = self._named(error)
             done.set_result(value)
             item = tensor = value = done = None
+
+    def _named(self, error):
+        if getattr(error, "status", 0) != ERR_TIMEOUT or self._error is not None:
+            return self._error or error
+        silent = self._carrier.silent_rank()
+        return GradwireError(f"{error}: rank {silent}" if silent is not None else str(error), ERR_TIMEOUT)
 
     def _end_step(self):
         why, result = Why(), StepResult()
