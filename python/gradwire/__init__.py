@@ -30,7 +30,7 @@ def _unwrap(model):
 
 
 def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=16384, seed=0, timeout=1800.0, lanes=0,
-           threads=1, piece=0, scaler=None, residual=None, writer=None, quiet=False):
+           threads=1, piece=0, scaler=None, residual=None, replicas=None, writer=None, quiet=False):
     """From now on the model's gradients go through gradwire. All ranks call it, with the same arguments.
 
     what         a codec ("natural:bits=8", "adacomp", "dense", ...) or a plan file (.json)
@@ -40,18 +40,24 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
     timeout      seconds without an answer from another rank before it counts as gone
     scaler       a GradScaler: residuals follow its scale, and stay as they were in a step that it skips
     residual     "full": allows codecs with feedback under fully_shard, at the price of a full-size residual a rank
+    replicas     of a fully_shard module, the group of ranks that hold the same shards (hybrid sharding): gradients are
+                 averaged over it too, compressed
     writer       a SummaryWriter of TensorBoard's
     """
     model = _unwrap(model)
     if any(a.model is model for a in _attached):
         raise GradwireError("this model is attached already: detach it first")
     options = dict(seed=seed, timeout=datetime.timedelta(seconds=timeout), lanes=lanes, threads=threads, piece=piece)
-    if type(model).__name__.startswith("FSDP") or hasattr(model, "set_custom_reduce_scatter"):
+    if hasattr(model, "set_custom_reduce_scatter"):
         from . import fsdp
 
-        hook = fsdp.attach(model, what, route=route, rules=rules, dense_below=dense_below, residual=residual, **options)
+        if route is not None or scaler is not None:
+            raise GradwireError("route= and scaler= are for DDP: a shard's route is half of sra")
+        hook = fsdp.Fsdp(model, what, rules, dense_below, residual, replicas, options)
         attached = _Attached(model, hook, hook, what, quiet)
     else:
+        if replicas is not None:
+            raise GradwireError("replicas= is for fully_shard")
         attached = _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, options)
     _attached.append(attached)
     if writer is not None:

@@ -17,7 +17,8 @@ from .library import ERR_PEER, ERR_STATE, OK, Why, Work, check, lib, memory
 
 
 class Carrier:
-    def __init__(self, group, rank, ranks, store, key):
+    def __init__(self, group, rank, ranks, store, key, ranks_per_node):
+        self.ranks_per_node = ranks_per_node
         self._group, self._rank, self._store, self._key = group, rank, store, key
         self._handle = c_void_p()
         self._idle, self._lock, self._begun = 0, threading.Lock(), queue.SimpleQueue()

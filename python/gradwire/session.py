@@ -71,6 +71,12 @@ def ranks_per_node(names):
     return size if regular and len(set(names)) * size == len(names) else 0
 
 
+def make_carrier(group, timeout):
+    nodes = ranks_per_node(gather(group, socket.gethostname()))
+    own, members = own_group(group, 2 * timeout + datetime.timedelta(seconds=30))  # a step's timeout comes first
+    return Carrier(own, dist.get_rank(group), dist.get_world_size(group), job_store(), number_of(members), nodes)
+
+
 def say_together(group, make):
     """Runs `make`; if it fails on any rank it fails on all, with the words and rank of the first."""
     result, error = None, None
@@ -106,17 +112,16 @@ class Session:
     """Layers are told apart by number: their place in `layers`, which is the order of the wire at first."""
 
     def __init__(self, layers, group, *, seed, timeout, lanes, threads, piece, fuse_below, scaler=None, measure_error=False,
-                 sharded=False, total=False):
+                 sharded=False, total=False, carrier=None):
         self.layers, self.scaler, self.totals = layers, scaler, Totals()
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
         self.group = group
         self._step, self._scale, self._error = c_void_p(), None, None
-        nodes = ranks_per_node(gather(group, socket.gethostname()))
-        own, members = own_group(group, 2 * timeout + datetime.timedelta(seconds=30))  # ours comes first
-        self._carrier = Carrier(own, self.rank, self.ranks, job_store(), number_of(members))
+        self._own_carrier = carrier is None
+        self._carrier = carrier or make_carrier(group, timeout)
         self.on_step = []  # called with the result after every step
         config = StepConfig(comm=self._carrier.comm, seed=seed, piece=piece, fuse_below=fuse_below,
-                            timeout=timeout.total_seconds(), ranks_per_node=nodes, lanes=lanes, threads=threads,
+                            timeout=timeout.total_seconds(), ranks_per_node=self._carrier.ranks_per_node, lanes=lanes, threads=threads,
                             own_thread=1, sum=int(total), measure_error=int(measure_error),
                             all_or_nothing=int(scaler is not None), sharded=int(sharded))
         why = Why()
@@ -127,9 +132,7 @@ class Session:
         except GradwireError:
             self._free()
             raise
-        self._posted = queue.SimpleQueue()
-        self._finisher = threading.Thread(target=self._finish, name="gradwire-finish", daemon=True)
-        self._finisher.start()
+        self._posted, self._finisher = queue.SimpleQueue(), None
 
     def _add_layers(self):
         why, number = Why(), c_uint32()
@@ -151,13 +154,15 @@ class Session:
         if self._carrier.under_way() == 0:  # else messages still read and write its memory
             lib.gw_step_destroy(self._step)
         self._step = None
-        self._carrier.close()
+        if self._own_carrier:
+            self._carrier.close()
         self._carrier = None
 
     def close(self):
         if self._step is not None:
-            self._posted.put(None)
-            self._finisher.join()
+            if self._finisher is not None:
+                self._posted.put(None)
+                self._finisher.join()
             self._free()
 
     # ---- a step ----
@@ -185,6 +190,9 @@ class Session:
 
     def future(self, layers, tensor, last):
         """Done with `tensor` as its value when these layers have arrived, and after the last also the step."""
+        if self._finisher is None:
+            self._finisher = threading.Thread(target=self._finish, name="gradwire-finish", daemon=True)
+            self._finisher.start()
         done = torch.futures.Future()
         self._posted.put((layers, done, tensor, last))
 
@@ -229,9 +237,13 @@ class Session:
     def run(self, addresses):
         """A whole step at once: addresses of all layers, in order."""
         self.open()
-        for layer, address in enumerate(addresses):
-            self.post(layer, address)
-        self._end_step()
+        try:
+            for layer, address in enumerate(addresses):
+                self.post(layer, address)
+            self._end_step()
+        except GradwireError as error:
+            self._error = self._named(error)
+            raise self._error from None
 
     def _live(self):
         if self._error is not None:

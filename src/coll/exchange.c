@@ -53,7 +53,7 @@ static gw_status cut_in_half(gw_program *p, gw_why *why)
 {
     const gw_move *m = p->move;
     if (m[0].step.op == GW_OP_ENCODE && p->n_moves > 2 && m[1].step.op == GW_OP_ALLTOALL &&
-        m[1].step.level == GW_LEVEL_FLAT) {
+        m[1].step.level == GW_LEVEL_FLAT && m[2].step.op == GW_OP_DECODE) {
         p->n_moves = 3;
         return GW_OK;
     }

@@ -77,7 +77,7 @@ static uint64_t piece_size(const gw_step *s, const gw_layer *l)
     const int codes = gw_route_encodes(&l->route) != 0;
     const uint64_t grain = codes ? gw_codec_grain(&l->params) : 1;
     const uint64_t pieces = (l->elements + s->config.piece - 1) / s->config.piece;
-    if (grain == 0 || pieces <= 1) {
+    if (grain == 0 || pieces <= 1 || s->config.sharded) { /* whose pieces are the ranks' */
         return l->elements;
     }
     const uint64_t n = pieces < MOST_PIECES ? pieces : MOST_PIECES;
