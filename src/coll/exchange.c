@@ -48,24 +48,6 @@ void gw_exchange_count_sent(gw_exchange *x, const gw_move *m, uint32_t member, s
 
 /* ---- create ---- */
 
-/* encode · flat:alltoall · decode, or flat:reduce_scatter: what follows gives the pieces back to all. */
-static gw_status cut_in_half(gw_program *p, gw_why *why)
-{
-    const gw_move *m = p->move;
-    if (m[0].step.op == GW_OP_ENCODE && p->n_moves > 2 && m[1].step.op == GW_OP_ALLTOALL &&
-        m[1].step.level == GW_LEVEL_FLAT && m[2].step.op == GW_OP_DECODE) {
-        p->n_moves = 3;
-        return GW_OK;
-    }
-    if (m[0].step.op == GW_OP_REDUCE_SCATTER && m[0].step.level == GW_LEVEL_FLAT) {
-        p->n_moves = 1;
-        return GW_OK;
-    }
-    return gw_fail(why, GW_ERR_UNSUPPORTED,
-                   "a sharded result needs a route that begins with encode, flat:alltoall or with "
-                   "flat:reduce_scatter");
-}
-
 static gw_status compile(gw_exchange *x, uint64_t numbers, gw_why *why)
 {
     const gw_exchange_config *c = &x->config;
@@ -77,7 +59,7 @@ static gw_status compile(gw_exchange *x, uint64_t numbers, gw_why *why)
                               .params = &c->params,
                               .numbers = numbers};
     const gw_status status = gw_route_compile(&c->route, &job, &x->program, why);
-    return status == GW_OK && c->sharded ? cut_in_half(&x->program, why) : status;
+    return status == GW_OK && c->sharded ? gw_exchange_halve(&x->program, why) : status;
 }
 
 static size_t larger(size_t a, size_t b)

@@ -14,6 +14,7 @@ typedef struct hosted_end hosted_end;
 
 typedef struct hosted_operation {
     struct hosted_operation *next; /* in the queue, or among the idle */
+    struct hosted_operation *made; /* before this one */
     hosted_end *end;
     gw_operation operation;
     gw_piece *pieces;
@@ -36,6 +37,7 @@ struct gw_hosted {
     pthread_mutex_t lock; /* guards all below, and `done` of operations */
     pthread_cond_t posted;
     hosted_operation *first, *last, *idle;
+    hosted_operation *made; /* all there are */
     uint32_t under_way;
     uint32_t next_tag;
     int stop, gave_up, told;
@@ -45,8 +47,9 @@ struct gw_hosted {
 
 /* ---- operations ---- */
 
-static hosted_operation *new_operation(uint32_t ranks)
+static hosted_operation *new_operation(gw_hosted *job)
 {
+    const uint32_t ranks = job->world->comm.ranks;
     hosted_operation *op = calloc(1, sizeof *op);
     gw_piece *pieces = calloc(ranks, sizeof *pieces);
     gw_hosted_message *messages = calloc(2 * (size_t)ranks, sizeof *messages);
@@ -58,6 +61,10 @@ static hosted_operation *new_operation(uint32_t ranks)
     }
     op->pieces = pieces;
     op->messages = messages;
+    (void)pthread_mutex_lock(&job->lock);
+    op->made = job->made;
+    job->made = op;
+    (void)pthread_mutex_unlock(&job->lock);
     return op;
 }
 
@@ -88,7 +95,7 @@ static hosted_operation *take_idle(gw_comm *comm, gw_operation operation, gw_sta
     hosted_operation *op = job->idle;
     job->idle = op != NULL ? op->next : NULL;
     (void)pthread_mutex_unlock(&job->lock);
-    op = op != NULL ? op : new_operation(job->world->comm.ranks);
+    op = op != NULL ? op : new_operation(job);
     if (op == NULL) {
         *status = GW_FAIL(why, GW_ERR_MEMORY, "no memory for an operation");
         return NULL;
@@ -450,9 +457,9 @@ gw_status gw_hosted_destroy(gw_hosted *job)
     if (gw_hosted_under_way(job) != 0) {
         return GW_ERR_STATE;
     }
-    while (job->idle != NULL) {
-        hosted_operation *op = job->idle;
-        job->idle = op->next;
+    while (job->made != NULL) {
+        hosted_operation *op = job->made;
+        job->made = op->made;
         free(op->pieces);
         free(op->messages);
         free(op);
