@@ -8,7 +8,7 @@ GRADS ?= $(if $(wildcard $(SHARED)),$(SHARED),--generate 1Mi)
 
 SPECS ?= -c cast:to=bf16 -c natural:bits=9 -c natural:bits=8 -c ndither:bits=4 -c dither:bits=4 -c ndither:bits=3 -c dither:bits=2
 
-.PHONY: run test build clean
+.PHONY: run test test-torch2 build clean
 
 run: build
 	build/release/cli/gradwire inspect $(GRADS) --total $(SPECS)
@@ -21,6 +21,10 @@ build:
 test:
 	@scripts/setup.sh test
 	@scripts/test.sh
+
+# The Python tests with PyTorch's own build of torch, in a virtual environment under build/.
+test-torch2:
+	@scripts/torch2.sh
 
 clean:
 	rm -rf build

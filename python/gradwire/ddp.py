@@ -58,7 +58,7 @@ class Hook:
     """The state of the hook that DDP keeps for good; what it does can be changed."""
 
     def __init__(self, ddp):
-        self.group = ddp.process_group
+        self.group, self.recorder = ddp.process_group, None
         self.session, self._layer_of, self._order, self._next, self._seen = None, {}, [], None, []
         try:
             ddp.register_comm_hook(self, _call)
@@ -95,6 +95,8 @@ class Hook:
 
 
 def _call(hook, bucket):
+    if hook.recorder is not None and hook.recorder.bucket(bucket):
+        hook.recorder = None
     if hook.session is not None:
         return hook.bucket(bucket)
     buffer = bucket.buffer().div_(dist.get_world_size(hook.group))

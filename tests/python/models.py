@@ -1,6 +1,7 @@
 """Small networks and their data; seeds are the callers'."""
 
 import torch
+import torch.distributed
 import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 
@@ -35,7 +36,9 @@ def batches(rank, seed=5):
 
 
 def ddp(model, **options):
+    """Of several buckets, although the network is small."""
     options.setdefault("bucket_cap_mb", 0.05)
+    torch.distributed._DEFAULT_FIRST_BUCKET_BYTES = min(1 << 20, int(options["bucket_cap_mb"] * (1 << 20)))
     return DistributedDataParallel(model, **options)
 
 
