@@ -7,7 +7,7 @@ LINK ?= 200mbit
 LATENCY ?= 1ms
 STEPS ?= 300
 
-.PHONY: run test build clean
+.PHONY: run test test-torch2 build clean
 
 # Four ranks, threads of one process on a link of their own, train the same network with each codec.
 run: build
@@ -23,6 +23,10 @@ build:
 test:
 	@scripts/setup.sh test
 	@scripts/test.sh
+
+# The Python tests with PyTorch's own build of torch, in a virtual environment under build/.
+test-torch2:
+	@scripts/torch2.sh
 
 clean:
 	rm -rf build

@@ -6,7 +6,7 @@ set -euo pipefail
 
 run=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libxxhash-dev libopenblas-dev zlib1g-dev
     dataset-fashion-mnist bible-kjv)
-test=(g++ clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev libcmocka-dev python3 git
+test=(g++ clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev libcmocka-dev python3 python3-venv git
     qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
     libopenmpi-dev openmpi-bin libmpich-dev mpich chromium poppler-utils)
 
@@ -15,6 +15,12 @@ run) wanted=("${run[@]}") ;;
 test) wanted=("${run[@]}" "${test[@]}") ;;
 *) echo "usage: scripts/setup.sh run|test" >&2; exit 2 ;;
 esac
+
+# Any torch will do for the tests; Debian's takes 150 MB. Its matrix products need libopenblas0-pthread, which the
+# libopenblas-dev above brings.
+if [ "$1" = test ] && ! python3 -c "import torch" 2>/dev/null && ! /usr/bin/python3 -c "import torch" 2>/dev/null; then
+    wanted+=(python3-torch)
+fi
 
 if ! command -v dpkg-query >/dev/null; then
     echo "setup: not a Debian system; make sure of these, or what they are called here:" >&2

@@ -30,6 +30,8 @@ typedef struct gw_exchange_config {
      * apart the exchanges of one tensor that is cut (`first`). */
     gw_feedback *store;
     uint32_t store_tensor, piece;
+    /* 1: half the route, as far as where every member of the flat group has the sum of its own piece */
+    int sharded;
 } gw_exchange_config;
 
 /* What the last exchange did. */

@@ -86,6 +86,10 @@ GW_API gw_status gw_feedback_hand_over(gw_feedback *store, uint32_t tensor, floa
 GW_API gw_status gw_feedback_hand_over_commit(gw_feedback *store, uint32_t tensor, gw_why *why);
 GW_API gw_status gw_feedback_hand_over_rollback(gw_feedback *store, uint32_t tensor, gw_why *why);
 
+/* Multiplies all residuals and orphans by a finite factor above 0: gradients of another loss scale follow. Nothing may
+ * be open. */
+GW_API gw_status gw_feedback_scale(gw_feedback *store, double factor, gw_why *why);
+
 /* A checkpoint holds all residuals and orphans by tensor name and encode point. Nothing may be open
  * (an encoding, a hand-over). */
 GW_API gw_status gw_feedback_save_bytes(const gw_feedback *store, size_t *bytes, gw_why *why);

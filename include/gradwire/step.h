@@ -32,6 +32,13 @@ typedef struct gw_step_config {
     int own_thread;    /* 1: exchanges run on a thread of their own, beside backward; 0: in wait */
     int sum;           /* 1: gradients become the sum, not the mean */
     int measure_error; /* 1: gw_layer_stats.rel_error, at the price of another coding */
+    /* 1: a step in which any layer arrived non-finite never happened to any residual. For callers that then skip all
+     * of it, as loss scalers do; 0: only to those layers'. */
+    int all_or_nothing;
+    /* 1: half a route. Of each layer only this rank's piece (gw_range_cut of it by the codec's grain, 1 where nothing
+     * is encoded) becomes the mean; the rest is undefined. Routes begin with encode, flat:alltoall or with
+     * flat:reduce_scatter; fuse_below is 0. Whether a piece is finite only its rank sees. */
+    int sharded;
 } gw_step_config;
 
 /* Called by all ranks, with the same seed, lanes, piece, fuse_below and ranks_per_node: else GW_ERR_DISAGREE, and
@@ -46,6 +53,9 @@ GW_API gw_status gw_step_add(gw_step *step, const char *name, const uint64_t *di
  * In force after the next agree; what residuals of another plan hold goes into the layer's next gradient. */
 GW_API gw_status gw_step_plan(gw_step *step, uint32_t layer, const gw_params *params,
                               const gw_route *route, gw_why *why);
+/* The order of the wire, all layers once; as they were added, unless told otherwise. In force after the next agree;
+ * results, residuals and random numbers do not hang on it. */
+GW_API gw_status gw_step_order(gw_step *step, const uint32_t *layers, size_t n, gw_why *why);
 /* Called by all ranks, before the first step and after every change: compares layers, plan and step number with
  * the others and says who differs in what (GW_ERR_DISAGREE; it may then be put right and agreed upon again),
  * then prepares everything. */
@@ -61,7 +71,13 @@ typedef struct gw_step_result {
     /* Layers that arrived with a NaN or infinity, on every rank alike; their residuals are what they were. */
     uint32_t non_finite, first_non_finite;
     double seconds; /* from the first post to the last arrival */
+    /* sums over the layers, as in gw_layer_stats; bytes to all links */
+    uint64_t bytes_sent, dense_bytes_sent;
+    double encode_seconds, decode_seconds;
 } gw_step_result;
+/* Returns when these layers of the step have arrived and may be read, or the step has failed; needs own_thread. Any
+ * thread, also beside post. gw_step_wait must still follow. */
+GW_API gw_status gw_step_wait_layers(gw_step *step, const uint32_t *layers, size_t n, gw_why *why);
 /* Returns when every layer has arrived, or the step has failed. After a failure gradients may be half
  * written, residuals are those of the last good step, and the step can only be destroyed. */
 GW_API gw_status gw_step_wait(gw_step *step, gw_step_result *result, gw_why *why);

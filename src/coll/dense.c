@@ -168,3 +168,22 @@ gw_status gw_dense_collective(gw_exchange *x, const gw_move *m, int *done, gw_wh
     *done = 1;
     return GW_OK;
 }
+
+/* ---- half a route ---- */
+
+gw_status gw_exchange_halve(gw_program *p, gw_why *why)
+{
+    const gw_move *m = p->move;
+    if (m[0].step.op == GW_OP_ENCODE && p->n_moves > 2 && m[1].step.op == GW_OP_ALLTOALL &&
+        m[1].step.level == GW_LEVEL_FLAT && m[2].step.op == GW_OP_DECODE) {
+        p->n_moves = 3;
+        return GW_OK;
+    }
+    if (m[0].step.op == GW_OP_REDUCE_SCATTER && m[0].step.level == GW_LEVEL_FLAT) {
+        p->n_moves = 1;
+        return GW_OK;
+    }
+    return gw_fail(why, GW_ERR_UNSUPPORTED,
+                   "a sharded result needs a route that begins with encode, flat:alltoall or with "
+                   "flat:reduce_scatter");
+}

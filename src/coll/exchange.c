@@ -58,7 +58,8 @@ static gw_status compile(gw_exchange *x, uint64_t numbers, gw_why *why)
                               .elements = c->elements,
                               .params = &c->params,
                               .numbers = numbers};
-    return gw_route_compile(&c->route, &job, &x->program, why);
+    const gw_status status = gw_route_compile(&c->route, &job, &x->program, why);
+    return status == GW_OK && c->sharded ? gw_exchange_halve(&x->program, why) : status;
 }
 
 static size_t larger(size_t a, size_t b)

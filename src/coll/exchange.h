@@ -81,6 +81,9 @@ uint32_t gw_exchange_last_divisor(const gw_exchange *x);
 gw_status gw_dense_collective(gw_exchange *x, const gw_move *m, int *done, gw_why *why);
 gw_status gw_bundle_collective(gw_exchange *x, const gw_move *m, int *done, gw_why *why);
 
+/* encode · flat:alltoall · decode, or flat:reduce_scatter: what follows gives the pieces back to all. */
+gw_status gw_exchange_halve(gw_program *p, gw_why *why);
+
 /* encode and decode of a compressed route */
 gw_status gw_bundle_encode(gw_exchange *x, const gw_move *m, gw_why *why);
 /* `divisor` is 1 but for the last; what is not finite is noted in x->stats. */

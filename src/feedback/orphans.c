@@ -153,3 +153,25 @@ gw_status gw_feedback_hand_over_rollback(gw_feedback *store, uint32_t tensor, gw
     }
     return status;
 }
+
+static void scale_list(const gw_residual *list, float factor)
+{
+    for (; list != NULL; list = list->next) {
+        for (uint64_t i = 0; i < list->count; i++) {
+            list->r[i] *= factor;
+        }
+    }
+}
+
+gw_status gw_feedback_scale(gw_feedback *store, double factor, gw_why *why)
+{
+    if (!(factor > 0 && factor < 1e30)) {
+        return GW_FAIL(why, GW_ERR_RANGE, "residuals times %g", factor);
+    }
+    const gw_status status = gw_store_check_quiet(store, why);
+    for (size_t i = 0; i < store->n_tensors && status == GW_OK; i++) {
+        scale_list(store->tensors[i].live, (float)factor);
+        scale_list(store->tensors[i].orphans, (float)factor);
+    }
+    return status;
+}

@@ -79,12 +79,15 @@ static gw_status compare_numbers(gw_step *s, gw_comm *comm, const uint64_t numbe
 
 gw_status gw_step_compare_config(gw_step *s, gw_why *why)
 {
-    static const char *const names[] = {"library version", "seed",           "lanes", "piece",
-                                        "fuse_below",      "ranks_per_node", "sum"};
+    static const char *const names[] = {
+        "library version", "seed", "lanes",          "piece",  "fuse_below",
+        "ranks_per_node",  "sum",  "all_or_nothing", "sharded"};
     const gw_step_config *c = &s->config;
-    const uint64_t numbers[NUMBERS] = {gw_version(),  c->seed,           c->lanes,        c->piece,
-                                       c->fuse_below, c->ranks_per_node, (uint64_t)c->sum};
-    return compare_numbers(s, c->comm, numbers, names, 7, why);
+    const uint64_t numbers[NUMBERS] = {
+        gw_version(),        c->seed,           c->lanes,         c->piece,
+        c->fuse_below,       c->ranks_per_node, (uint64_t)c->sum, (uint64_t)c->all_or_nothing,
+        (uint64_t)c->sharded};
+    return compare_numbers(s, c->comm, numbers, names, 9, why);
 }
 
 /* ---- layers, in words ---- */
@@ -181,12 +184,17 @@ static gw_status name_layer(gw_step *s, gw_comm *comm, gw_why *why)
     return status;
 }
 
+static uint64_t hash_order(const gw_step *s)
+{
+    return s->order != NULL ? gw_payload_hash(s->order, s->n_layers * sizeof *s->order, 0) : 0;
+}
+
 static gw_status compare_layers(gw_step *s, gw_why *why)
 {
-    static const char *const names[] = {"library version", "step number", "layers:"};
+    static const char *const names[] = {"library version", "step number", "layers:", "wire order"};
     gw_comm *comm = s->lanes[0].groups.flat;
-    const uint64_t numbers[NUMBERS] = {gw_version(), s->number, s->n_layers};
-    gw_status status = compare_numbers(s, comm, numbers, names, 3, why);
+    const uint64_t numbers[NUMBERS] = {gw_version(), s->number, s->n_layers, hash_order(s)};
+    gw_status status = compare_numbers(s, comm, numbers, names, 4, why);
     uint64_t own = 0;
     uint64_t *all = calloc(comm->ranks, sizeof *all);
     for (uint32_t i = 0; i < s->n_layers; i++) {

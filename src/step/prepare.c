@@ -70,6 +70,7 @@ static gw_exchange_config exchange_config(const gw_step *s, const gw_layer *l)
         .divisor = s->config.sum ? 1 : s->config.comm->ranks,
         .store = s->store,
         .store_tensor = l->store_tensor,
+        .sharded = s->config.sharded,
     };
 }
 
@@ -84,7 +85,7 @@ static uint64_t piece_size(const gw_step *s, const gw_layer *l)
         size = size < LEAST_PIECE ? LEAST_PIECE : size > MOST_PIECE ? MOST_PIECE : size;
     }
     const uint64_t pieces = (l->elements + size - 1) / size;
-    if (grain == 0 || pieces <= 1) {
+    if (grain == 0 || pieces <= 1 || s->config.sharded) { /* whose pieces are the ranks' */
         return l->elements;
     }
     const uint64_t n = pieces < MOST_PIECES ? pieces : MOST_PIECES;
@@ -118,6 +119,11 @@ static gw_status prepare_layer(gw_step *s, gw_layer *l, gw_why *why)
 static int fuses(const gw_step *s, const gw_layer *l)
 {
     return l->elements < s->config.fuse_below;
+}
+
+static uint32_t in_order(const gw_step *s, uint32_t place)
+{
+    return s->order != NULL ? s->order[place] : place;
 }
 
 static gw_status close_fusion(gw_step *s, gw_fusion *f, gw_why *why)
@@ -162,7 +168,6 @@ static gw_status make_tasks(gw_step *s, gw_why *why)
     for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
         gw_layer *l = &s->layers[i];
         l->fusion = UINT32_MAX;
-        last_fused = fuses(s, l) ? i : last_fused;
         if (!fuses(s, l) && (l->changed || l->pieces == NULL)) {
             status = prepare_layer(s, l, why);
         }
@@ -178,7 +183,11 @@ static gw_status make_tasks(gw_step *s, gw_why *why)
     if (status == GW_OK && (s->tasks == NULL || s->fused == NULL || s->fusions == NULL)) {
         status = GW_FAIL(why, GW_ERR_MEMORY, "no memory for %u layers", s->n_layers);
     }
-    for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        last_fused = fuses(s, &s->layers[in_order(s, i)]) ? in_order(s, i) : last_fused;
+    }
+    for (uint32_t place = 0; place < s->n_layers && status == GW_OK; place++) {
+        const uint32_t i = in_order(s, place);
         gw_layer *l = &s->layers[i];
         if (fuses(s, l)) {
             status = add_fused(s, i, i == last_fused, &n_fused, why);

@@ -115,15 +115,20 @@ static void close_layer(gw_step *s, uint32_t layer, const float *values)
 gw_status gw_step_settle(gw_step *s, gw_why *why)
 {
     gw_status status = GW_OK;
+    int none = 0;
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        none |= s->layers[i].bad && s->config.all_or_nothing;
+    }
     for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
         const gw_layer *l = &s->layers[i];
+        const int bad = l->bad || none;
         for (uint32_t p = 0; p < l->n_pieces && status == GW_OK; p++) {
-            status = l->bad ? gw_exchange_rollback(l->pieces[p], why)
-                            : gw_exchange_commit(l->pieces[p], why);
+            status = bad ? gw_exchange_rollback(l->pieces[p], why)
+                         : gw_exchange_commit(l->pieces[p], why);
         }
         if (status == GW_OK) {
-            status = l->bad ? gw_feedback_hand_over_rollback(s->store, l->store_tensor, why)
-                            : gw_feedback_hand_over_commit(s->store, l->store_tensor, why);
+            status = bad ? gw_feedback_hand_over_rollback(s->store, l->store_tensor, why)
+                         : gw_feedback_hand_over_commit(s->store, l->store_tensor, why);
         }
     }
     return status;
@@ -400,7 +405,9 @@ void *gw_step_thread(void *step)
         (void)run_once(s, &p);
         (void)pthread_mutex_lock(&s->lock);
         s->busy = 0;
-        (void)pthread_cond_broadcast(&s->changed);
+        if (s->status != GW_OK || s->arrived == s->n_layers) { /* what wait waits for */
+            (void)pthread_cond_broadcast(&s->changed);
+        }
     }
     (void)pthread_mutex_unlock(&s->lock);
     return NULL;

@@ -35,6 +35,9 @@ static gw_status check_config(const gw_step_config *c, gw_why *why)
         return GW_FAIL(why, GW_ERR_RANGE, "lanes %u, threads %u or timeout %g out of range",
                        c->lanes, c->threads, c->timeout);
     }
+    if (c->sharded && c->fuse_below != 0) {
+        return GW_FAIL(why, GW_ERR_ARG, "layers that go together have no pieces of their own");
+    }
     return GW_OK;
 }
 
@@ -140,6 +143,7 @@ void gw_step_destroy(gw_step *s)
         free(s->layers[i].name);
     }
     free(s->layers);
+    free(s->order);
     gw_feedback_destroy(s->store);
     gw_pool_destroy(s->pool);
     (void)pthread_cond_destroy(&s->changed);
@@ -199,6 +203,8 @@ gw_status gw_step_add(gw_step *s, const char *name, const uint64_t *dims, size_t
     l.stats.rel_error = (double)NAN;
     l.stats.step = UINT64_MAX;
     s->agreed = 0;
+    free(s->order); /* it was of fewer layers */
+    s->order = NULL;
     *layer = s->n_layers;
     s->layers[s->n_layers++] = l;
     return GW_OK;
@@ -236,6 +242,38 @@ gw_status gw_step_plan(gw_step *s, uint32_t layer, const gw_params *params, cons
     l->changed |= !same_params(&l->params, &fitted) || !gw_route_equal(&l->route, route);
     l->params = fitted;
     l->route = *route;
+    s->agreed = 0;
+    return GW_OK;
+}
+
+gw_status gw_step_order(gw_step *s, const uint32_t *layers, size_t n, gw_why *why)
+{
+    if (layers == NULL || n != s->n_layers || s->posted != 0) {
+        return GW_FAIL(why, s->posted != 0 ? GW_ERR_STATE : GW_ERR_ARG,
+                       "an order of %zu layers; there are %u%s", n, s->n_layers,
+                       s->posted != 0 ? ", and a step is under way" : "");
+    }
+    uint32_t *order = calloc(n + 1, sizeof *order);
+    uint8_t *seen = calloc(n + 1, 1);
+    gw_status status = order != NULL && seen != NULL
+                           ? GW_OK
+                           : GW_FAIL(why, GW_ERR_MEMORY, "no memory for an order");
+    for (size_t i = 0; i < n && status == GW_OK; i++) {
+        if (layers[i] >= n || seen[layers[i]]) {
+            status = GW_FAIL(why, GW_ERR_ARG, "place %zu of the order: layer %u %s", i, layers[i],
+                             layers[i] >= n ? "is not there" : "stands there twice");
+        } else {
+            seen[layers[i]] = 1;
+            order[i] = layers[i];
+        }
+    }
+    free(seen);
+    if (status != GW_OK) {
+        free(order);
+        return status;
+    }
+    free(s->order);
+    s->order = order;
     s->agreed = 0;
     return GW_OK;
 }
@@ -300,6 +338,12 @@ static void close_step(gw_step *s, gw_step_result *result)
         gw_layer *l = &s->layers[i];
         r.first_non_finite = l->bad && r.non_finite == 0 ? i : r.first_non_finite;
         r.non_finite += l->bad != 0;
+        for (int link = 0; link < GW_LINKS; link++) {
+            r.bytes_sent += l->stats.bytes_sent[link];
+        }
+        r.dense_bytes_sent += l->stats.dense_bytes_sent;
+        r.encode_seconds += l->stats.encode_seconds;
+        r.decode_seconds += l->stats.decode_seconds;
         l->posted = l->begun = l->bad = 0;
         l->pieces_done = 0;
     }
@@ -312,6 +356,29 @@ static void close_step(gw_step *s, gw_step_result *result)
     if (result != NULL) {
         *result = r;
     }
+}
+
+gw_status gw_step_wait_layers(gw_step *s, const uint32_t *layers, size_t n, gw_why *why)
+{
+    if (!s->has_thread) {
+        return GW_FAIL(why, GW_ERR_STATE, "without a thread of its own a step moves in wait only");
+    }
+    (void)pthread_mutex_lock(&s->lock);
+    gw_status status = s->status;
+    for (size_t i = 0; i < n && status == GW_OK; i++) {
+        if (layers[i] >= s->n_layers) {
+            status = GW_ERR_ARG;
+        }
+        while (status == GW_OK && s->layers[layers[i]].stats.step != s->number) {
+            (void)pthread_cond_wait(&s->changed, &s->lock);
+            status = s->status;
+        }
+    }
+    if (status != GW_OK) {
+        status = gw_fail(why, status, "%s", status == GW_ERR_ARG ? "no such layer" : s->why.text);
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return status;
 }
 
 gw_status gw_step_wait(gw_step *s, gw_step_result *result, gw_why *why)

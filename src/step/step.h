@@ -62,6 +62,7 @@ struct gw_step {
     gw_feedback *store;
     gw_layer *layers;
     uint32_t n_layers, room;
+    uint32_t *order; /* of the wire; NULL: as added */
     int agreed;
     uint64_t number;
 

@@ -1,0 +1,199 @@
+"""gradwire: gradients on the wire in few bytes.
+
+    import gradwire
+    gradwire.attach(ddp, "natural:bits=8")
+
+docs/pytorch.md is the manual.
+"""
+
+import atexit
+import datetime
+import sys
+
+from . import plan as _plan
+from .library import GradwireError, version
+from .session import Session, say_together
+
+__all__ = ["GradwireError", "attach", "detach", "load_state_dict", "profile", "state_dict", "stats", "summary", "version"]
+
+_attached = []  # in the order of attach
+
+
+class _Attached:
+    def __init__(self, model, hook, session, what, quiet):
+        self.model, self.hook, self.session, self.what, self.quiet = model, hook, session, what, quiet
+
+
+def _unwrap(model):
+    """torch.compile wraps a module; the one inside has the hooks."""
+    return getattr(model, "_orig_mod", model)
+
+
+def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=16384, seed=0, timeout=1800.0, lanes=0,
+           threads=1, piece=0, scaler=None, residual=None, replicas=None, writer=None, quiet=False):
+    """From now on the model's gradients go through gradwire. All ranks call it, with the same arguments.
+
+    what         a codec ("natural:bits=8", "adacomp", "dense", ...) or a plan file (.json)
+    route        how compressed layers go ("sra", "gather", ...); by default the codec's usual way
+    rules        {pattern of parameter names: codec}, the last that fits counts: {"embed.*": "topk", "head.*": "dense"}
+    dense_below  layers of fewer elements go together, uncompressed; so do vectors (biases, norms) of any size
+    timeout      seconds without an answer from another rank before it counts as gone
+    scaler       a GradScaler: residuals follow its scale, and stay as they were in a step that it skips
+    residual     "full": allows codecs with feedback under fully_shard, at the price of a full-size residual a rank
+    replicas     of a fully_shard module, the group of ranks that hold the same shards (hybrid sharding): gradients are
+                 averaged over it too, compressed
+    writer       a SummaryWriter of TensorBoard's
+    """
+    model = _unwrap(model)
+    if any(a.model is model for a in _attached):
+        raise GradwireError("this model is attached already: detach it first")
+    options = dict(seed=seed, timeout=datetime.timedelta(seconds=timeout), lanes=lanes, threads=threads, piece=piece)
+    if hasattr(model, "set_custom_reduce_scatter"):
+        from . import fsdp
+
+        if route is not None or scaler is not None:
+            raise GradwireError("route= and scaler= are for DDP: a shard's route is half of sra")
+        hook = fsdp.Fsdp(model, what, rules, dense_below, residual, replicas, options)
+        attached = _Attached(model, hook, hook, what, quiet)
+    else:
+        if replicas is not None:
+            raise GradwireError("replicas= is for fully_shard")
+        attached = _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, options)
+    _attached.append(attached)
+    if writer is not None:
+        _write_scalars(attached, writer)
+    return model
+
+
+def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, options):
+    from . import ddp
+
+    if residual is not None:
+        raise GradwireError("residual= is for fully_shard; with DDP codecs that want feedback always have it")
+    ddp.check_module(model)
+
+    def prepare():
+        layers, parameters = ddp.layers_of(model)
+        _plan.choose(layers, what, route, rules, dense_below)
+        hook = getattr(model, "_gradwire_hook", None) or ddp.Hook(model)
+        model._gradwire_hook = hook
+        return layers, parameters, hook
+
+    group = model.process_group
+    layers, parameters, hook = say_together(group, prepare)
+    # a plan decides for small layers too; else they go together
+    fuse_below = 0 if _plan.is_file(what) else dense_below
+    session = Session(layers, group, fuse_below=fuse_below, scaler=scaler, **options)
+    hook.use(session, parameters)
+    return _Attached(model, hook, session, what, quiet)
+
+
+def _find(model):
+    if model is None:
+        if len(_attached) != 1:
+            raise GradwireError(f"{len(_attached)} models are attached: say which")
+        return _attached[0]
+    for attached in _attached:
+        if attached.model is _unwrap(model):
+            return attached
+    raise GradwireError("this model is not attached")
+
+
+def detach(model=None):
+    """Gradients go as they would without us. What residuals hold is lost: save state_dict() first, to attach again."""
+    attached = _find(model)
+    _attached.remove(attached)
+    _say(attached)
+    attached.hook.stop()
+    attached.session.close()
+
+
+# ---- state ----
+
+def state_dict(model=None):
+    """Residuals and step number of this rank, by parameter name. Every rank saves its own."""
+    session = _find(model).session
+    return {"format": "gradwire.state/1", "world": session.ranks, "rank": session.rank, "step": session.number,
+            "residuals": session.save()}
+
+
+def load_state_dict(state, model=None):
+    """All ranks. `state` is what this rank saved; or, if the number of ranks was another, a list of all ranks' states,
+    which are dealt out so that nothing is lost. Returns what was done, in words."""
+    session = _find(model).session
+    states = state if isinstance(state, (list, tuple)) else [state]
+
+    def prepare():
+        for i, s in enumerate(states):
+            if not isinstance(s, dict) or s.get("format") != "gradwire.state/1":
+                raise GradwireError(f"state {i} is not one of gradwire's")
+            if s["world"] != states[0]["world"] or s["step"] != states[0]["step"]:
+                raise GradwireError(f"state {i} is of step {s['step']} of {s['world']} ranks, the first of step "
+                                    f"{states[0]['step']} of {states[0]['world']}")
+        if not isinstance(state, (list, tuple)) and state["world"] == session.ranks and state["rank"] != session.rank:
+            raise GradwireError(f"rank {session.rank} was given what rank {state['rank']} saved")
+
+    say_together(session.group, prepare)
+    return session.load(states[0]["world"], states[0]["step"], {s["rank"]: s["residuals"] for s in states})
+
+
+# ---- statistics ----
+
+def stats(model=None, layers=False):
+    """What was sent and what it cost, by this rank, in all steps since attach. With `layers` also each layer's last step."""
+    attached = _find(model)
+    totals = attached.session.totals
+    found = {"steps": totals.steps, "skipped": totals.skipped, "bytes_sent": totals.bytes_sent,
+             "dense_bytes": totals.dense_bytes_sent, "encode_seconds": totals.encode_seconds,
+             "decode_seconds": totals.decode_seconds, "exchange_seconds": totals.exchange_seconds,
+             "ratio": totals.dense_bytes_sent / totals.bytes_sent if totals.bytes_sent else 1.0}
+    if layers:
+        found["layers"] = attached.session.stats_of_layers()
+    return found
+
+
+def summary(model=None):
+    """One line."""
+    attached = _find(model)
+    s, session = stats(attached.model), attached.session
+    n = max(s["steps"], 1)
+    elements = sum(layer.elements for layer in session.layers)
+    return (f"gradwire: {attached.what}, {elements / 1e6:.1f} M parameters, {session.ranks} ranks, {s['steps']} steps: "
+            f"{s['bytes_sent'] / n / 1e6:.2f} MB a step instead of {s['dense_bytes'] / n / 1e6:.2f} "
+            f"({s['ratio']:.1f}x fewer), encode {1e3 * s['encode_seconds'] / n:.1f} ms, "
+            f"decode {1e3 * s['decode_seconds'] / n:.1f} ms a step" + (f", {s['skipped']} skipped" if s["skipped"] else ""))
+
+
+def _say(attached):
+    if not attached.quiet and attached.session.rank == 0 and attached.session.totals.steps:
+        _attached.append(attached)
+        print(summary(attached.model), file=sys.stderr)
+        _attached.remove(attached)
+
+
+@atexit.register
+def _at_exit():
+    for attached in list(_attached):
+        _say(attached)
+
+
+def _write_scalars(attached, writer):
+    if attached.session.rank != 0:
+        return
+
+    def write(result):
+        step = attached.session.totals.steps
+        writer.add_scalar("gradwire/megabytes_sent", result.bytes_sent / 1e6, step)
+        writer.add_scalar("gradwire/ratio", result.dense_bytes_sent / max(result.bytes_sent, 1), step)
+        writer.add_scalar("gradwire/encode_ms", 1e3 * result.encode_seconds, step)
+        writer.add_scalar("gradwire/decode_ms", 1e3 * result.decode_seconds, step)
+        writer.add_scalar("gradwire/non_finite_layers", result.non_finite, step)
+
+    attached.session.on_step.append(write)
+
+
+def profile(model, steps=20, path="job.json", **about):
+    """Records when each gradient is ready and writes the job file: see gradwire.job."""
+    from . import job
+
+    return job.profile(model, steps, path, **about)

@@ -1,0 +1,148 @@
+"""Carries the library's messages by torch.distributed.
+
+The C side posts operations and looks whether they are done; it never calls Python. One thread takes them in the order
+of posts and makes every call of the process group; others only wait, outside the interpreter lock. An operation that
+is waited for has a thread for itself, so that none is ever kept waiting by another's.
+"""
+
+import datetime
+import queue
+import re
+import threading
+from ctypes import byref, c_void_p
+
+import torch
+
+from .library import ERR_PEER, ERR_STATE, OK, Why, Work, check, lib, memory
+
+
+class Carrier:
+    def __init__(self, group, rank, ranks, store, key, ranks_per_node):
+        self.ranks_per_node = ranks_per_node
+        self._group, self._rank, self._store, self._key = group, rank, store, key
+        self._handle = c_void_p()
+        self._idle, self._lock, self._begun = 0, threading.Lock(), queue.SimpleQueue()
+        self._waits = {}  # for which peer each operation waits, the oldest first
+        why = Why()
+        check(lib.gw_hosted_create(rank, ranks, byref(self._handle), byref(why)), why)
+        self._thread = threading.Thread(target=self._take, name="gradwire-carrier", daemon=True)
+        self._thread.start()
+        self._waiters = []
+
+    @property
+    def comm(self):
+        return lib.gw_hosted_comm(self._handle)
+
+    def under_way(self):
+        return lib.gw_hosted_under_way(self._handle)
+
+    def close(self):
+        """Ends the threads; frees the C side unless messages are still under way, as after a failure."""
+        lib.gw_hosted_stop(self._handle)
+        self._thread.join()
+        busy = self.under_way() != 0
+        for _ in self._waiters:
+            self._begun.put(None)
+        if not busy:
+            for waiter in self._waiters:
+                waiter.join()
+            lib.gw_hosted_destroy(self._handle)
+        self._group = None
+
+    # ---- the one thread that calls the process group ----
+
+    def _take(self):
+        work, why = Work(), Why()
+        while True:
+            status = lib.gw_hosted_take(self._handle, byref(work), byref(why))
+            if status == ERR_STATE:
+                return
+            if status == ERR_PEER:
+                self._tell(why.text.decode("utf-8", "replace"))
+                continue
+            messages, peer = [], 0
+            try:
+                for i in range(work.n_messages):
+                    m = work.messages[i]
+                    peer = m.peer
+                    tensor = torch.frombuffer(memory(m.data, m.bytes), dtype=torch.uint8)
+                    call = self._group.recv if m.incoming else self._group.send
+                    messages.append((peer, call([tensor], peer, work.tag), tensor))
+            except RuntimeError as error:
+                self._failed(work.id, peer, error)
+                continue
+            self._hand_over(work.id, messages)
+
+    def _hand_over(self, identity, messages):
+        with self._lock:
+            free = self._idle > 0
+            self._idle -= free
+        if not free:
+            waiter = threading.Thread(target=self._wait, name="gradwire-wait", daemon=True)
+            self._waiters.append(waiter)
+            waiter.start()
+        self._begun.put((identity, messages))
+
+    # ---- threads that wait ----
+
+    def _wait(self):
+        while True:
+            item = self._begun.get()
+            if item is None:
+                return
+            identity, messages = item
+            peer = 0
+            try:
+                for peer, work, _tensor in messages:
+                    self._waits[identity] = peer
+                    work.wait()
+            except RuntimeError as error:
+                self._failed(identity, peer, error)
+            else:
+                lib.gw_hosted_done(self._handle, identity, OK, None)
+            item = messages = None
+            self._waits.pop(identity, None)
+            with self._lock:
+                self._idle += 1
+
+    def _failed(self, identity, peer, error):
+        text = re.sub(r"^\[[^\]]*\]\s*", "", str(error).strip().split("\n")[0])
+        words = self._first_word(f"rank {peer} is gone: {text}")
+        lib.gw_hosted_done(self._handle, identity, ERR_PEER, words.encode()[:200])
+
+    def _tell(self, reason):
+        self._first_word(reason)
+
+    def _first_word(self, words):
+        """Ranks fail one after the other, each because of the one before: who fails first knows best why. Returns its
+        words, by the store of the job, as far as that can still be reached."""
+        try:
+            if self._store.add(self._key + "/failed", 1) == 1:
+                self._store.set(self._key + "/why", f"{words} (said rank {self._rank})")
+                return words
+            return self._store.get(self._key + "/why").decode("utf-8", "replace")
+        except RuntimeError:
+            return words
+
+    def silent_rank(self):
+        """After a timeout: the rank that all wait for in the end. Everyone says whom it waits for; a rank that others
+        wait for and that says nothing is the one. None if nobody is found."""
+        waits = list(self._waits.values())
+        try:
+            self._store.set(f"{self._key}/waits/{self._rank}", str(waits[0] if waits else self._rank))
+            rank, seen = self._rank, set()
+            while rank not in seen:
+                seen.add(rank)
+                if not self._said(f"{self._key}/waits/{rank}"):
+                    return rank
+                rank = int(self._store.get(f"{self._key}/waits/{rank}"))
+        except RuntimeError:
+            pass
+        return None
+
+    def _said(self, key):
+        try:
+            self._store.wait([key], datetime.timedelta(seconds=2))
+            return True
+        except RuntimeError:
+            return False

@@ -1,0 +1,104 @@
+"""DistributedDataParallel: a communication hook that treats each bucket layer by layer.
+
+Wire order is the order of DDP's buckets. It is learnt in every step, and a step whose order was another than the last
+one's (after the first, DDP makes its buckets anew) is followed by a new agreement. Layers are found by parameter, so
+that residuals stay where they belong.
+"""
+
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+
+from .library import GradwireError
+from .plan import Layer
+from .session import DTYPES
+
+
+def clean(name):
+    """The name of a parameter whatever wraps its module."""
+    for wrapper in ("_orig_mod.", "_checkpoint_wrapped_module."):
+        name = name.replace(wrapper, "")
+    return name[len("module."):] if name.startswith("module.") else name
+
+
+def memory_dims(parameter):
+    """Sizes, slowest in memory first: DDP lays gradients out as their parameters are."""
+    order = sorted(range(parameter.dim()), key=lambda d: (-parameter.stride(d), d))
+    return tuple(parameter.size(d) for d in order)
+
+
+def check_module(ddp):
+    if not isinstance(ddp, DistributedDataParallel):
+        raise GradwireError(f"attach needs a DistributedDataParallel or fully_shard module, not {type(ddp).__name__}")
+    for name, module in ddp.module.named_modules():
+        if getattr(module, "sparse", False) and isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
+            raise GradwireError(f"'{clean(name)}' makes sparse gradients, which are not supported: sparse=False")
+
+
+def layers_of(ddp):
+    """Layers in the order of DDP's first buckets, last parameters first; and the parameters, in the same order."""
+    ignored = set(getattr(ddp, "parameters_to_ignore", ()) or ())
+    layers, parameters = [], []
+    for name, parameter in reversed(list(ddp.module.named_parameters())):
+        if not parameter.requires_grad or name in ignored:
+            continue
+        name = clean(name)
+        if parameter.dtype not in DTYPES:
+            raise GradwireError(f"parameter '{name}' is {parameter.dtype}; float32, float16 and bfloat16 are supported")
+        if parameter.device.type != "cpu":
+            raise GradwireError(f"parameter '{name}' is on {parameter.device}; only the CPU is supported yet")
+        layers.append(Layer(name, memory_dims(parameter), parameter.dtype, parameter.numel()))
+        parameters.append(parameter)
+    if not layers:
+        raise GradwireError("no parameter of this model has a gradient")
+    return layers, parameters
+
+
+class Hook:
+    """The state of the hook that DDP keeps for good; what it does can be changed."""
+
+    def __init__(self, ddp):
+        self.group, self.recorder = ddp.process_group, None
+        self.session, self._layer_of, self._order, self._next, self._seen = None, {}, [], None, []
+        try:
+            ddp.register_comm_hook(self, _call)
+        except RuntimeError as error:
+            raise GradwireError(f"this model has a communication hook already: {error}") from None
+
+    def use(self, session, parameters):
+        self._layer_of = {id(p): i for i, p in enumerate(parameters)}
+        self._order, self._next, self._seen = list(range(len(parameters))), None, []
+        self.session = session
+
+    def stop(self):
+        self.session, self._layer_of = None, {}
+
+    def bucket(self, bucket):
+        session, buffer = self.session, bucket.buffer()
+        if not self._seen:
+            if self._next is not None:
+                session.reorder(self._next)
+                self._order, self._next = self._next, None
+            session.open()
+        if buffer.is_sparse:
+            raise GradwireError("a bucket of sparse gradients: not supported")
+        layers = [self._layer_of[id(p)] for p in bucket.parameters()]
+        for layer, gradient in zip(layers, bucket.gradients()):
+            session.post(layer, gradient.data_ptr())
+        self._seen += layers
+        last = bucket.is_last()
+        if last:
+            if self._seen != self._order:
+                self._next = self._seen
+            self._seen = []
+        return session.future(layers, buffer, last)
+
+
+def _call(hook, bucket):
+    if hook.recorder is not None and hook.recorder.bucket(bucket):
+        hook.recorder = None
+    if hook.session is not None:
+        return hook.bucket(bucket)
+    buffer = bucket.buffer().div_(dist.get_world_size(hook.group))
+    work = dist.all_reduce(buffer, group=hook.group, async_op=True)
+    return work.get_future().then(lambda future: future.value()[0])

@@ -1,0 +1,177 @@
+"""The C library, by ctypes: structs as in include/gradwire/*.h, and a check of every status.
+
+ctypes releases the interpreter lock for the length of each call.
+"""
+
+import ctypes
+import os
+import pathlib
+from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int, c_size_t
+from ctypes import c_uint32, c_uint64, c_uint8, c_void_p
+
+OK, ERR_STATE, ERR_TIMEOUT, ERR_PEER, ERR_DISAGREE = 0, -5, -30, -31, -32
+F32, F16, BF16 = 1, 2, 3
+FLAG_UNBIASED, FLAG_WANTS_FEEDBACK, FLAG_ROUNDS = 2, 16, 32
+
+
+class GradwireError(RuntimeError):
+    """What the library or another rank refused, in words. `status` is the gw_status, 0 where there is none."""
+
+    def __init__(self, text, status=0):
+        super().__init__(text)
+        self.status = status
+
+
+class Why(Structure):
+    _fields_ = [("text", c_char * 256)]
+
+
+class Params(Structure):
+    _fields_ = [("codec", c_void_p), ("value", c_double * 8)]
+
+
+class Route(Structure):
+    # larger than gw_route, whose inside is the library's
+    _fields_ = [("opaque", c_uint8 * 64)]
+
+
+class Tensor(Structure):
+    _fields_ = [("data", c_void_p), ("count", c_size_t), ("dtype", c_int)]
+
+
+class StepConfig(Structure):
+    _fields_ = [("comm", c_void_p), ("seed", c_uint64), ("piece", c_uint64), ("fuse_below", c_uint64),
+                ("timeout", c_double), ("ranks_per_node", c_uint32), ("lanes", c_uint32), ("threads", c_uint32),
+                ("isa", c_int), ("own_thread", c_int), ("sum", c_int), ("measure_error", c_int),
+                ("all_or_nothing", c_int), ("sharded", c_int)]
+
+
+class StepResult(Structure):
+    _fields_ = [("number", c_uint64), ("non_finite", c_uint32), ("first_non_finite", c_uint32),
+                ("seconds", c_double), ("bytes_sent", c_uint64), ("dense_bytes_sent", c_uint64),
+                ("encode_seconds", c_double), ("decode_seconds", c_double)]
+
+
+class LayerStats(Structure):
+    _fields_ = [("step", c_uint64), ("posted", c_double), ("begun", c_double), ("arrived", c_double),
+                ("encode_seconds", c_double), ("decode_seconds", c_double), ("bytes_sent", c_uint64 * 2),
+                ("dense_bytes_sent", c_uint64), ("payload_bytes", c_uint64), ("rel_error", c_double),
+                ("non_finite", c_uint64), ("fused", c_int)]
+
+
+class Message(Structure):
+    _fields_ = [("peer", c_uint32), ("incoming", c_uint32), ("data", c_void_p), ("bytes", c_size_t)]
+
+
+class Work(Structure):
+    _fields_ = [("id", c_void_p), ("tag", c_uint32), ("n_messages", c_uint32), ("messages", POINTER(Message))]
+
+
+class Blob(Structure):
+    _fields_ = [("bytes", c_void_p), ("size", c_size_t)]
+
+
+class Told(Structure):
+    _fields_ = [("residuals", c_uint64), ("adopted", c_uint64), ("orphans", c_uint64), ("at_zero", c_uint64),
+                ("text", c_char * 512)]
+
+
+class Range(Structure):
+    _fields_ = [("first", c_uint64), ("count", c_uint64)]
+
+
+_why = POINTER(Why)
+_SIGNATURES = {
+    "gw_version_string": (c_char_p, []),
+    "gw_status_string": (c_char_p, [c_int]),
+    "gw_params_parse": (c_int, [POINTER(Params), c_char_p, _why]),
+    "gw_params_print": (c_int, [POINTER(Params), c_char_p, c_size_t]),
+    "gw_params_flags": (c_uint32, [POINTER(Params)]),
+    "gw_codec_grain": (c_size_t, [POINTER(Params)]),
+    "gw_route_parse": (c_int, [POINTER(Route), c_char_p, _why]),
+    "gw_range_cut": (Range, [Range, c_uint64, c_uint32, c_uint32]),
+    "gw_hosted_create": (c_int, [c_uint32, c_uint32, POINTER(c_void_p), _why]),
+    "gw_hosted_comm": (c_void_p, [c_void_p]),
+    "gw_hosted_take": (c_int, [c_void_p, POINTER(Work), _why]),
+    "gw_hosted_done": (c_int, [c_void_p, c_void_p, c_int, c_char_p]),
+    "gw_hosted_under_way": (c_uint32, [c_void_p]),
+    "gw_hosted_stop": (None, [c_void_p]),
+    "gw_hosted_destroy": (c_int, [c_void_p]),
+    "gw_step_create": (c_int, [POINTER(StepConfig), POINTER(c_void_p), _why]),
+    "gw_step_destroy": (None, [c_void_p]),
+    "gw_step_add": (c_int, [c_void_p, c_char_p, POINTER(c_uint64), c_size_t, c_int, POINTER(c_uint32), _why]),
+    "gw_step_plan": (c_int, [c_void_p, c_uint32, POINTER(Params), POINTER(Route), _why]),
+    "gw_step_order": (c_int, [c_void_p, POINTER(c_uint32), c_size_t, _why]),
+    "gw_step_agree": (c_int, [c_void_p, _why]),
+    "gw_step_post": (c_int, [c_void_p, c_uint32, POINTER(Tensor), _why]),
+    "gw_step_wait_layers": (c_int, [c_void_p, POINTER(c_uint32), c_size_t, _why]),
+    "gw_step_wait": (c_int, [c_void_p, POINTER(StepResult), _why]),
+    "gw_step_stats": (c_int, [c_void_p, c_uint32, POINTER(LayerStats)]),
+    "gw_step_feedback": (c_void_p, [c_void_p]),
+    "gw_step_number": (c_uint64, [c_void_p]),
+    "gw_step_set_number": (None, [c_void_p, c_uint64]),
+    "gw_feedback_scale": (c_int, [c_void_p, c_double, _why]),
+    "gw_feedback_save_bytes": (c_int, [c_void_p, POINTER(c_size_t), _why]),
+    "gw_feedback_save": (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_size_t), _why]),
+    "gw_feedback_heirs": (c_int, [c_uint32, c_uint32, c_uint32, POINTER(c_uint32), c_size_t, POINTER(c_size_t), _why]),
+    "gw_feedback_load": (c_int, [c_void_p, c_uint32, POINTER(Blob), c_size_t, POINTER(Told), _why]),
+}
+
+
+def _candidates():
+    here = pathlib.Path(__file__).resolve().parent
+    if os.environ.get("GRADWIRE_LIBRARY"):
+        return [pathlib.Path(os.environ["GRADWIRE_LIBRARY"])]
+    root = here.parents[1]  # the source tree, when it is used from there
+    return [here / "libgradwire.so", root / "build/release/src/libgradwire.so", root / "build/dev/src/libgradwire.so"]
+
+
+def _load():
+    places = _candidates()
+    for place in places:
+        if place.exists():
+            library = ctypes.CDLL(str(place))
+            for name, (result, arguments) in _SIGNATURES.items():
+                function = getattr(library, name, None)
+                if function is None:
+                    raise ImportError(f"gradwire: {place} has no {name}: it is of another version than this package")
+                function.restype = result
+                function.argtypes = arguments
+            return library
+    raise ImportError("gradwire: no libgradwire.so; looked at " + ", ".join(str(p) for p in places))
+
+
+lib = _load()
+
+
+def check(status, why, about=""):
+    if status != OK:
+        text = why.text.decode("utf-8", "replace") or lib.gw_status_string(status).decode()
+        raise GradwireError(about + text, status)
+
+
+def parse_params(spec):
+    params, why = Params(), Why()
+    check(lib.gw_params_parse(byref(params), spec.encode(), byref(why)), why, f"codec '{spec}': ")
+    return params
+
+
+def parse_route(text):
+    route, why = Route(), Why()
+    check(lib.gw_route_parse(byref(route), text.encode(), byref(why)), why, f"route '{text}': ")
+    return route
+
+
+def version():
+    return lib.gw_version_string().decode()
+
+
+# a view of memory that costs no new type for every length
+_memory_view = ctypes.pythonapi.PyMemoryView_FromMemory
+_memory_view.restype = ctypes.py_object
+_memory_view.argtypes = [c_void_p, ctypes.c_ssize_t, c_int]
+_WRITABLE = 0x200
+
+
+def memory(address, size):
+    return _memory_view(address, size, _WRITABLE)

@@ -1,0 +1,302 @@
+"""One attached model: its layers in a gw_step, the thread that completes futures, state and statistics."""
+
+import datetime
+import queue
+import socket
+import threading
+from ctypes import byref, c_size_t, c_uint32, c_uint64, c_void_p
+
+import torch
+import torch.distributed as dist
+
+from .carrier import Carrier
+from .library import BF16, ERR_TIMEOUT, F16, F32, GradwireError, Blob, LayerStats, StepConfig, StepResult, Tensor, Told, Why
+from .library import check, lib, parse_params, parse_route
+
+DTYPES = {torch.float32: F32, torch.float16: F16, torch.bfloat16: BF16}
+_numbers = {}  # of sessions by group, the same on all its ranks: keys of the store
+
+
+def own_group(group, timeout):
+    """A process group of the same ranks, for our calls alone; a store to leave a last word in; whom it is named after."""
+    backend = dist.get_backend(group)
+    if "gloo" in backend or backend == "undefined":
+        backend = "gloo"
+    elif backend not in ("mpi", "gloo"):
+        raise GradwireError(f"backend '{backend}' is not supported yet: gradients on the CPU, with gloo or mpi")
+    ranks = [global_rank(group, i) for i in range(dist.get_world_size(group))]
+    options = {"backend": backend, "timeout": timeout}
+    if len(ranks) < dist.get_world_size():
+        if backend == "gloo":  # ranks outside know nothing of it, so that new_group would wait for them
+            return _gloo(ranks, timeout), ranks
+        raise GradwireError("a part of the ranks: with gloo only")
+    return dist.new_group(ranks, **options), ranks
+
+
+def job_store():
+    return dist.distributed_c10d._get_default_store()
+
+
+def number_of(ranks):
+    key = ",".join(map(str, ranks))
+    _numbers[key] = _numbers.get(key, 0) + 1
+    return f"gradwire/{key}/{_numbers[key]}"
+
+
+def _gloo(ranks, timeout):
+    key = "group-" + ",".join(map(str, ranks))
+    _numbers[key] = _numbers.get(key, 0) + 1
+    store = dist.PrefixStore(f"gradwire/{key}/{_numbers[key]}", job_store())
+    return dist.ProcessGroupGloo(store, ranks.index(dist.get_rank()), len(ranks), timeout)
+
+
+def global_rank(group, rank):
+    if group is None or group is dist.group.WORLD:
+        return rank
+    find = getattr(dist, "get_global_rank", None) or dist.distributed_c10d._get_global_rank
+    return find(group, rank)
+
+
+def gather(group, value):
+    """Everyone's value, in rank order."""
+    values = [None] * dist.get_world_size(group)
+    dist.all_gather_object(values, value, group=group)
+    return values
+
+
+def ranks_per_node(names):
+    """0 where nodes have unequal numbers of ranks, or ranks are not in their order."""
+    size = names.count(names[0])
+    regular = len(names) % size == 0 and all(len(set(names[i:i + size])) == 1 for i in range(0, len(names), size))
+    return size if regular and len(set(names)) * size == len(names) else 0
+
+
+def make_carrier(group, timeout):
+    nodes = ranks_per_node(gather(group, socket.gethostname()))
+    own, members = own_group(group, 2 * timeout + datetime.timedelta(seconds=30))  # a step's timeout comes first
+    return Carrier(own, dist.get_rank(group), dist.get_world_size(group), job_store(), number_of(members), nodes)
+
+
+def say_together(group, make):
+    """Runs `make`; if it fails on any rank it fails on all, with the words and rank of the first."""
+    result, error = None, None
+    try:
+        result = make()
+    except Exception as caught:  # whatever it is, the others must hear of it
+        error = caught
+    words = gather(group, None if error is None else f"{type(error).__name__}: {error}")
+    if error is not None:
+        raise error
+    for rank, text in enumerate(words):
+        if text is not None:
+            raise GradwireError(f"rank {rank} cannot attach: {text}")
+    return result
+
+
+class Totals:
+    def __init__(self):
+        self.steps, self.bytes_sent, self.dense_bytes_sent = 0, 0, 0
+        self.encode_seconds, self.decode_seconds, self.exchange_seconds, self.skipped = 0.0, 0.0, 0.0, 0
+
+    def add(self, result):
+        self.steps += 1
+        self.bytes_sent += result.bytes_sent
+        self.dense_bytes_sent += result.dense_bytes_sent
+        self.encode_seconds += result.encode_seconds
+        self.decode_seconds += result.decode_seconds
+        self.exchange_seconds += result.seconds
+        self.skipped += result.non_finite != 0
+
+
+class Session:
+    """Layers are told apart by number: their place in `layers`, which is the order of the wire at first."""
+
+    def __init__(self, layers, group, *, seed, timeout, lanes, threads, piece, fuse_below, scaler=None, measure_error=False,
+                 sharded=False, total=False, carrier=None):
+        self.layers, self.scaler, self.totals = layers, scaler, Totals()
+        self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
+        self.group = group
+        self._step, self._scale, self._error = c_void_p(), None, None
+        self._own_carrier = carrier is None
+        self._carrier = carrier or make_carrier(group, timeout)
+        self.on_step = []  # called with the result after every step
+        config = StepConfig(comm=self._carrier.comm, seed=seed, piece=piece, fuse_below=fuse_below,
+                            timeout=timeout.total_seconds(), ranks_per_node=self._carrier.ranks_per_node, lanes=lanes, threads=threads,
+                            own_thread=1, sum=int(total), measure_error=int(measure_error),
+                            all_or_nothing=int(scaler is not None), sharded=int(sharded))
+        why = Why()
+        try:
+            check(lib.gw_step_create(byref(config), byref(self._step), byref(why)), why)
+            self._add_layers()
+            self._agree()
+        except GradwireError:
+            self._free()
+            raise
+        self._posted, self._finisher = queue.SimpleQueue(), None
+
+    def _add_layers(self):
+        why, number = Why(), c_uint32()
+        for i, layer in enumerate(self.layers):
+            dims = (c_uint64 * len(layer.dims))(*layer.dims)
+            check(lib.gw_step_add(self._step, layer.name.encode(), dims, len(dims), DTYPES[layer.dtype], byref(number),
+                                  byref(why)), why)
+            assert number.value == i
+            params = byref(parse_params(layer.spec)) if layer.spec is not None else None
+            check(lib.gw_step_plan(self._step, i, params, byref(parse_route(layer.route)), byref(why)), why)
+
+    def _agree(self):
+        why = Why()
+        check(lib.gw_step_agree(self._step, byref(why)), why)
+
+    def _free(self):
+        if self._carrier is None:
+            return
+        if self._carrier.under_way() == 0:  # else messages still read and write its memory
+            lib.gw_step_destroy(self._step)
+        self._step = None
+        if self._own_carrier:
+            self._carrier.close()
+        self._carrier = None
+
+    def close(self):
+        if self._step is not None:
+            if self._finisher is not None:
+                self._posted.put(None)
+                self._finisher.join()
+            self._free()
+
+    # ---- a step ----
+
+    def open(self):
+        """Before the first post of a step."""
+        self._live()
+        if self.scaler is not None:
+            scale = float(self.scaler.get_scale())
+            if self._scale not in (None, scale):
+                why = Why()
+                check(lib.gw_feedback_scale(self._feedback(), scale / self._scale, byref(why)), why)
+            self._scale = scale
+
+    def reorder(self, order):
+        """All ranks, between steps."""
+        why = Why()
+        check(lib.gw_step_order(self._step, (c_uint32 * len(order))(*order), len(order), byref(why)), why)
+        self._agree()
+
+    def post(self, layer, address):
+        of = self.layers[layer]
+        tensor, why = Tensor(address, of.elements, DTYPES[of.dtype]), Why()
+        check(lib.gw_step_post(self._step, layer, byref(tensor), byref(why)), why)
+
+    def future(self, layers, tensor, last):
+        """Done with `tensor` as its value when these layers have arrived, and after the last also the step."""
+        if self._finisher is None:
+            self._finisher = threading.Thread(target=self._finish, name="gradwire-finish", daemon=True)
+            self._finisher.start()
+        done = torch.futures.Future()
+        self._posted.put((layers, done, tensor, last))
+
+        def result(completed):
+            value = completed.value()
+            if isinstance(value, Exception):
+                raise value
+            return value
+
+        return done.then(result)
+
+    def _finish(self):
+        while True:
+            item = self._posted.get()
+            if item is None:
+                return
+            layers, done, tensor, last = item
+            why, value = Why(), tensor
+            try:
+                numbers = (c_uint32 * len(layers))(*layers)
+                check(lib.gw_step_wait_layers(self._step, numbers, len(layers), byref(why)), why)
+                if last:
+                    self._end_step()
+            except Exception as error:  # whoever waits for the future gets it
+                self._error = value = self._named(error)
+            done.set_result(value)
+            item = tensor = value = done = None
+
+    def _named(self, error):
+        if getattr(error, "status", 0) != ERR_TIMEOUT or self._error is not None:
+            return self._error or error
+        silent = self._carrier.silent_rank()
+        return GradwireError(f"{error}: rank {silent}" if silent is not None else str(error), ERR_TIMEOUT)
+
+    def _end_step(self):
+        why, result = Why(), StepResult()
+        check(lib.gw_step_wait(self._step, byref(result), byref(why)), why)
+        self.totals.add(result)
+        for call in self.on_step:
+            call(result)
+
+    def run(self, addresses):
+        """A whole step at once: addresses of all layers, in order."""
+        self.open()
+        try:
+            for layer, address in enumerate(addresses):
+                self.post(layer, address)
+            self._end_step()
+        except GradwireError as error:
+            self._error = self._named(error)
+            raise self._error from None
+
+    def _live(self):
+        if self._error is not None:
+            raise GradwireError(f"an earlier step failed: {self._error}", getattr(self._error, "status", 0))
+
+    # ---- state ----
+
+    def _feedback(self):
+        return lib.gw_step_feedback(self._step)
+
+    @property
+    def number(self):
+        return lib.gw_step_number(self._step)
+
+    def save(self):
+        why, size = Why(), c_size_t()
+        check(lib.gw_feedback_save_bytes(self._feedback(), byref(size), byref(why)), why)
+        blob = torch.empty(size.value, dtype=torch.uint8)
+        check(lib.gw_feedback_save(self._feedback(), blob.data_ptr(), size.value, byref(size), byref(why)), why)
+        return blob
+
+    def load(self, world, number, blobs):
+        """All ranks. `blobs` by old rank: those that this rank inherits must be there."""
+        heirs, n, why = (c_uint32 * max(world, 1))(), c_size_t(), Why()
+        check(lib.gw_feedback_heirs(world, self.ranks, self.rank, heirs, world, byref(n), byref(why)), why)
+        needed = list(heirs[:n.value])
+        missing = [r for r in needed if r not in blobs]
+        if missing:
+            raise GradwireError(f"rank {self.rank} of {self.ranks} needs what ranks {needed} of {world} saved; {missing} "
+                                "is not there: give load_state_dict the states of all old ranks, as a list")
+        held = [blobs[r].contiguous() for r in needed]
+        array = (Blob * max(len(held), 1))(*[Blob(b.data_ptr(), b.numel()) for b in held])
+        lib.gw_step_set_number(self._step, number)
+        self._agree()
+        told = Told()
+        check(lib.gw_feedback_load(self._feedback(), world, array, len(held), byref(told), byref(why)), why)
+        return told.text.decode("utf-8", "replace")
+
+    # ---- statistics ----
+
+    def layer_stats(self, layer):
+        stats = LayerStats()
+        lib.gw_step_stats(self._step, layer, byref(stats))
+        return stats
+
+    def stats_of_layers(self):
+        found = []
+        for i, layer in enumerate(self.layers):
+            s = self.layer_stats(i)
+            arrived = s.step != 2**64 - 1
+            found.append({"name": layer.name, "elements": layer.elements, "spec": layer.spec or "dense", "route": layer.route,
+                          "step": s.step if arrived else None, "posted_ms": 1e3 * s.posted, "begun_ms": 1e3 * s.begun,
+                          "arrived_ms": 1e3 * s.arrived, "encode_ms": 1e3 * s.encode_seconds,
+                          "decode_ms": 1e3 * s.decode_seconds, "bytes_sent": sum(s.bytes_sent),
+                          "dense_bytes": s.dense_bytes_sent, "together": bool(s.fused)})
+        return found

@@ -1,0 +1,256 @@
+/* Messages that a host carries. The host of this test copies bytes between ranks of one process: a message waits
+ * until its other end is there, as in a network, and messages of one pair and tag keep their order. */
+#define _POSIX_C_SOURCE 200809L
+#include "comm/exchange.h"
+#include "support/check.h"
+
+#include <gradwire/hosted.h>
+
+#include <assert.h>
+#include <pthread.h>
+
+enum { PATIENCE = 60, MOST = 7, MESSAGES = 4096 };
+
+typedef struct parcel {
+    uint32_t from, to, tag;
+    int incoming, open;
+    void *data;
+    size_t bytes;
+    gw_hosted *host;
+    void *id;
+    uint32_t *left; /* messages of its operation */
+} parcel;
+
+typedef struct office {
+    pthread_mutex_t lock;
+    parcel waiting[MESSAGES];
+    uint32_t n; /* those before are there, open or through */
+} office;
+
+typedef struct rank_of {
+    office *post;
+    gw_hosted *host;
+    gw_comm *comm;
+    uint32_t rank;
+    char said[512];
+    void (*run)(struct rank_of *rank);
+} rank_of;
+
+#define EXPECT(rank, holds, ...)                                                                   \
+    do {                                                                                           \
+        if (!(holds)) {                                                                            \
+            (void)snprintf((rank)->said, sizeof(rank)->said, __VA_ARGS__);                         \
+            return;                                                                                \
+        }                                                                                          \
+    } while (0)
+
+static void through(parcel *p)
+{
+    p->open = 0;
+    if (--*p->left == 0) {
+        free(p->left);
+        (void)gw_hosted_done(p->host, p->id, GW_OK, NULL);
+    }
+}
+
+static void deliver(office *o, parcel *in)
+{
+    for (uint32_t i = 0; i < o->n; i++) {
+        parcel *p = &o->waiting[i];
+        if (p->open && p->incoming != in->incoming && p->from == in->from && p->to == in->to &&
+            p->tag == in->tag) {
+            assert(p->bytes == in->bytes);
+            memcpy(p->incoming ? p->data : in->data, p->incoming ? in->data : p->data, p->bytes);
+            through(p);
+            through(in);
+            return;
+        }
+    }
+    while (o->n > 0 && !o->waiting[o->n - 1].open) { /* only the last ones make room */
+        o->n--;
+    }
+    assert(o->n < MESSAGES);
+    o->waiting[o->n++] = *in;
+}
+
+static void *carry(void *arg)
+{
+    rank_of *r = arg;
+    gw_hosted_work work;
+    gw_why why = {""};
+    gw_status status = GW_OK;
+    while ((status = gw_hosted_take(r->host, &work, &why)) == GW_OK || status == GW_ERR_PEER) {
+        if (status == GW_ERR_PEER) {
+            continue;
+        }
+        uint32_t *left = malloc(sizeof *left);
+        assert(left != NULL && work.n_messages != 0);
+        *left = work.n_messages;
+        (void)pthread_mutex_lock(&r->post->lock);
+        const uint32_t n = work.n_messages; /* the work is gone with its last message */
+        gw_hosted_message messages[2 * MOST];
+        memcpy(messages, work.messages, n * sizeof *messages);
+        for (uint32_t i = 0; i < n; i++) {
+            const gw_hosted_message *m = &messages[i];
+            parcel p = {m->incoming ? m->peer : r->rank,
+                        m->incoming ? r->rank : m->peer,
+                        work.tag,
+                        (int)m->incoming,
+                        1,
+                        m->data,
+                        m->bytes,
+                        r->host,
+                        work.id,
+                        left};
+            deliver(r->post, &p);
+        }
+        (void)pthread_mutex_unlock(&r->post->lock);
+    }
+    return NULL;
+}
+
+static void *rank_main(void *arg)
+{
+    rank_of *r = arg;
+    r->run(r);
+    return NULL;
+}
+
+static void run(uint32_t n, void (*function)(rank_of *rank))
+{
+    static office post;
+    static rank_of ranks[MOST];
+    pthread_t threads[MOST], carriers[MOST];
+    memset(&post, 0, sizeof post);
+    assert_int_equal(pthread_mutex_init(&post.lock, NULL), 0);
+    for (uint32_t i = 0; i < n; i++) {
+        gw_why why = {""};
+        ranks[i] = (rank_of){.post = &post, .rank = i, .run = function};
+        CHECK(gw_hosted_create(i, n, &ranks[i].host, &why) == GW_OK, "%s", why.text);
+        ranks[i].comm = gw_hosted_comm(ranks[i].host);
+        assert_int_equal(pthread_create(&carriers[i], NULL, carry, &ranks[i]), 0);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(pthread_create(&threads[i], NULL, rank_main, &ranks[i]), 0);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        assert_int_equal(pthread_join(threads[i], NULL), 0);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        gw_hosted_stop(ranks[i].host);
+        assert_int_equal(pthread_join(carriers[i], NULL), 0);
+        assert_int_equal(gw_hosted_under_way(ranks[i].host), 0);
+        assert_int_equal(gw_hosted_destroy(ranks[i].host), GW_OK);
+        CHECK(ranks[i].said[0] == 0, "%u ranks, rank %u: %s", n, i, ranks[i].said);
+    }
+    (void)pthread_mutex_destroy(&post.lock);
+}
+
+static void many(rank_of *r, gw_comm *comm)
+{
+    enum { AT_ONCE = 24 };
+    exchange x[AT_ONCE];
+    for (uint32_t round = 0; round < 3; round++) {
+        gw_why why = {""};
+        for (uint32_t i = 0; i < AT_ONCE; i++) {
+            EXPECT(r, exchange_post(&x[i], comm, (i + i / 4) % KINDS, i, &why) == GW_OK, "%s",
+                   why.text);
+        }
+        for (uint32_t i = AT_ONCE; i-- > 0;) {
+            EXPECT(r, gw_comm_wait(comm, x[i].request, PATIENCE, &why) == GW_OK, "%s", why.text);
+            EXPECT(r, exchange_arrived(&x[i], comm), "operation %u: wrong bytes", i);
+        }
+    }
+}
+
+static void in_groups(rank_of *r)
+{
+    gw_comm *all = NULL, *nodes = NULL, *across = NULL;
+    gw_why why = {""};
+    const gw_comm_table *t = r->comm->table;
+    EXPECT(r, t->split(r->comm, 0, r->rank, &all, &why) == GW_OK, "%s", why.text);
+    EXPECT(r, t->split(r->comm, r->rank / 2, r->rank, &nodes, &why) == GW_OK, "%s", why.text);
+    EXPECT(r, t->split(r->comm, r->rank % 2, 99 - r->rank, &across, &why) == GW_OK, "%s", why.text);
+    EXPECT(r, all->rank == r->rank && nodes->rank == r->rank % 2, "places in groups");
+    EXPECT(r, across->rank == across->ranks - 1 - r->rank / 2, "the order is not that of the keys");
+    /* something under way in every group, begun in an order of each rank's own */
+    exchange a, b;
+    gw_comm *first = r->rank % 2 == 0 ? nodes : across, *second = r->rank % 2 == 0 ? across : nodes;
+    EXPECT(r, exchange_post(&a, first, TO_ALL, 5, &why) == GW_OK, "%s", why.text);
+    EXPECT(r, exchange_post(&b, second, TO_ALL, 5, &why) == GW_OK, "%s", why.text);
+    EXPECT(r, gw_comm_wait(second, b.request, PATIENCE, &why) == GW_OK, "%s", why.text);
+    EXPECT(r, gw_comm_wait(first, a.request, PATIENCE, &why) == GW_OK, "%s", why.text);
+    EXPECT(r, exchange_arrived(&a, first) && exchange_arrived(&b, second), "wrong bytes");
+    many(r, all);
+    many(r, nodes);
+    many(r, across);
+    t->close(across);
+    t->close(nodes);
+    t->close(all);
+}
+
+static void world(rank_of *r)
+{
+    many(r, r->comm);
+}
+
+static void every_operation_is_carried(void **state)
+{
+    (void)state;
+    for (uint32_t n = 1; n <= MOST; n++) {
+        run(n, world);
+    }
+}
+
+static void groups_do_not_meet(void **state)
+{
+    (void)state;
+    run(4, in_groups);
+    run(6, in_groups);
+}
+
+/* One rank alone, and the host's part played by hand. */
+static void failures_have_words(void **state)
+{
+    (void)state;
+    gw_hosted *host = NULL;
+    gw_why why = {""};
+    gw_hosted_work work;
+    gw_request request = NULL, other = NULL;
+    int done = 0;
+    assert_int_equal(gw_hosted_create(2, 2, &host, &why), GW_ERR_ARG);
+    assert_int_equal(gw_hosted_create(0, 2, &host, &why), GW_OK);
+    gw_comm *comm = gw_hosted_comm(host);
+    assert_int_equal(comm->table->barrier(comm, &request, &why), GW_OK);
+    assert_int_equal(comm->table->barrier(comm, &other, &why), GW_OK);
+    assert_int_equal(comm->table->test(comm, request, &done, &why), GW_OK);
+    assert_int_equal(done, 0);
+    assert_int_equal(gw_hosted_take(host, &work, &why), GW_OK);
+    assert_int_equal(work.n_messages, 2);
+    assert_int_equal(work.messages[0].peer, 1);
+    assert_int_equal(gw_hosted_under_way(host), 1);
+    assert_int_equal(gw_hosted_destroy(host), GW_ERR_STATE);
+    assert_int_equal(gw_hosted_done(host, work.id, GW_ERR_PEER, "rank 1 is gone"), GW_OK);
+    assert_int_equal(comm->table->test(comm, request, &done, &why), GW_ERR_PEER);
+    assert_string_equal(why.text, "rank 1 is gone");
+    assert_int_equal(comm->table->barrier(comm, &request, &why), GW_ERR_PEER);
+    /* what the step says of it is what the host hears, once; nothing is left to carry */
+    comm->table->abort(comm, "step 3, 'fc': rank 1 is gone");
+    comm->table->abort(comm, "again");
+    assert_int_equal(gw_hosted_take(host, &work, &why), GW_ERR_PEER);
+    assert_string_equal(why.text, "step 3, 'fc': rank 1 is gone");
+    gw_hosted_stop(host);
+    assert_int_equal(gw_hosted_take(host, &work, &why), GW_ERR_STATE);
+    assert_int_equal(gw_hosted_destroy(host), GW_OK);
+    assert_int_equal(gw_hosted_destroy(NULL), GW_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(every_operation_is_carried),
+        cmocka_unit_test(groups_do_not_meet),
+        cmocka_unit_test(failures_have_words),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""What is wrong is said in words: at attach where it can be, and soon where a peer dies."""
+
+import json
+import os
+import signal
+import tempfile
+import time
+
+import torch
+
+import models
+import ranks
+from ranks import gradwire
+
+
+def refused(rank, n, folder):
+    error = gradwire.GradwireError
+    ddp = models.ddp(models.mixed())
+
+    def attach(*needles, **options):
+        return ranks.raises(error, lambda: gradwire.attach(ddp, options.pop("what", "natural:bits=8"), **options), *needles)
+
+    attach("zip", what="zip:bits=8")
+    attach("bits", what="natural:bits=12")
+    attach("no parameter is called 'nothing.*'", rules={"nothing.*": "sign"})
+    attach("route", route="sideways")
+    attach("lowrank", what="lowrank:rank=2", route="sra", dense_below=100)
+    # one rank alone, and all hear of it
+    words = attach("natural:bits=" if rank == 1 else "rank 1 cannot attach", what="natural:bits=99" if rank == 1 else "natural:bits=8")
+    assert "bits" in words
+    attach("seed", "rank", seed=rank)
+    attach("head.weight", "codec", rules={"head.weight": "sign" if rank == 0 else "natural:bits=8"})
+    ranks.raises(error, lambda: gradwire.attach(torch.nn.Linear(2, 2)), "DistributedDataParallel")
+    ranks.raises(error, lambda: gradwire.attach(models.ddp(models.mixed(dtype=torch.float64))), "float64")
+    sparse = torch.nn.Sequential(torch.nn.Embedding(4, 4, sparse=True), torch.nn.Linear(4, 4))
+    ranks.raises(error, lambda: gradwire.attach(models.ddp(sparse)), "sparse")
+    hooked = models.ddp(models.mixed())
+    hooked.register_comm_hook(None, lambda state, bucket: None)
+    ranks.raises(error, lambda: gradwire.attach(hooked), "hook already")
+    ranks.raises(error, gradwire.detach, "0 models")
+    gradwire.attach(ddp, "natural:bits=8", dense_below=200, quiet=True)  # nothing of all this has stuck
+    models.train(ddp, models.batches(rank), 2)
+    ranks.same_everywhere(ranks.flat(ddp), "after refusals")
+    gradwire.detach(ddp)
+    plans(rank, ddp, folder)
+
+
+def plans(rank, ddp, folder):
+    tensors = [{"name": name, "elements": p.numel(), "spec": "natural:bits=8" if p.dim() > 1 else "dense",
+                "route": "sra" if p.dim() > 1 else "dense"} for name, p in ddp.module.named_parameters()]
+
+    def write(name, found, form="gradwire.plan/1"):
+        path = os.path.join(folder, f"{name}-{rank}.json")
+        with open(path, "w", encoding="utf-8") as file:
+            json.dump({"format": form, "tensors": found}, file)
+        return path
+
+    def refuse(path, *needles):
+        ranks.raises(gradwire.GradwireError, lambda: gradwire.attach(ddp, path, quiet=True), *needles)
+
+    refuse(os.path.join(folder, "none.json"), "none.json", "No such file")
+    refuse(write("format", tensors, "gradwire.job/1"), "format is not")
+    refuse(write("other", tensors + [dict(tensors[0], name="layer9.weight")]), "layer9.weight", "another model")
+    refuse(write("fewer", tensors[1:]), tensors[0]["name"], "says nothing")
+    refuse(write("size", [dict(tensors[0], elements=7)] + tensors[1:]), "7 elements in the plan")
+    refuse(write("codec", [dict(tensors[0], spec="zip")] + tensors[1:]), "zip")
+    refuse(write("key", [{"name": "x"}]), "tensors[0].elements")
+    gradwire.attach(ddp, write("good", tensors), quiet=True)
+    models.train(ddp, models.batches(rank), 2)
+    ranks.same_everywhere(ranks.flat(ddp), "by a plan")
+    assert {layer["spec"] for layer in gradwire.stats(layers=True)["layers"]} == {"natural:bits=8", "dense"}
+    gradwire.detach(ddp)
+
+
+def test_refused_at_attach():
+    with tempfile.TemporaryDirectory() as folder:
+        ranks.run(2, refused, folder)
+
+
+def dies(rank, n, how):
+    torch.manual_seed(0)
+    ddp = models.ddp(models.mixed())
+    # dead is noticed at once; stopped only by the timeout
+    gradwire.attach(ddp, "natural:bits=8", dense_below=200, timeout=30 if how == signal.SIGKILL else 3, quiet=True)
+    data = models.batches(rank)
+    models.train(ddp, data, 3)
+    if rank == 2:
+        os.kill(os.getpid(), how)
+        os._exit(3)
+    begin = time.monotonic()
+    words = ranks.raises(RuntimeError, lambda: models.train(ddp, data, 3), "step", "rank 2")
+    again = ranks.raises(RuntimeError, lambda: models.train(ddp, data, 1), "earlier step failed", "rank 2")
+    assert again
+    named = [name for name, _ in ddp.module.named_parameters() if f"'{name}'" in words] or "small layers" in words
+    assert named, words
+    return time.monotonic() - begin
+
+
+def test_a_peer_that_dies():
+    took = ranks.run(4, dies, signal.SIGKILL, may_die=(2,))
+    assert max(t for t in took if t is not None) < 20
+
+
+def test_a_peer_that_stops():
+    ranks.run_with_stopped(4, dies, 2)
+
+
+if __name__ == "__main__":
+    ranks.main(globals())

@@ -1,0 +1,81 @@
+#!/usr/bin/env python3
+"""Replicas are equal, with every codec; dense is DDP's own sum."""
+
+import torch
+
+import models
+import ranks
+from ranks import gradwire
+
+SPECS = ["dense", "cast:to=f32", "cast:to=f16", "cast:to=bf16", "natural:bits=8", "natural:bits=9", "ndither:bits=3", "dither:bits=4",
+         "adacomp", "topk:density=0.05", "topk:density=0.05,values=natural", "randk:density=0.1", "sign", "lowrank:rank=2"]
+
+
+def every_codec(rank, n):
+    for spec in SPECS:
+        model = models.mixed()
+        ddp = models.ddp(model)
+        gradwire.attach(ddp, spec, dense_below=200, quiet=True)
+        before = ranks.flat(model)
+        models.train(ddp, models.batches(rank), 4,
+                     after_backward=lambda m: ranks.same_everywhere(ranks.flat_gradients(m), f"gradients, {spec}"))
+        ranks.same_everywhere(ranks.flat(model), spec)
+        assert not torch.equal(before, ranks.flat(model)), f"{spec}: nothing was learnt"
+        sent = gradwire.stats(ddp)
+        assert sent["steps"] == 4 and sent["bytes_sent"] > 0
+        if spec not in ("dense", "cast:to=f32"):
+            assert sent["ratio"] > 1.5, f"{spec}: {sent}"
+        gradwire.detach(ddp)
+
+
+def test_every_codec_with_2_ranks():
+    ranks.run(2, every_codec)
+
+
+def test_every_codec_with_4_ranks():
+    ranks.run(4, every_codec)
+
+
+def dense_is_ddps(rank, n):
+    results = []
+    for ours in (False, True):
+        model = models.mixed()
+        ddp = models.ddp(model)
+        if ours:
+            gradwire.attach(ddp, "dense", quiet=True)
+        models.train(ddp, models.batches(rank), 5)
+        results.append(ranks.flat(model))
+        if ours:
+            gradwire.detach(ddp)
+    if n == 2:  # one order of addition only, and halves are exact
+        assert torch.equal(*results)
+    torch.testing.assert_close(*results, rtol=1e-5, atol=1e-6)
+
+
+def test_dense_is_ddps_own_sum():
+    ranks.run(2, dense_is_ddps)
+    ranks.run(4, dense_is_ddps)
+
+
+def of_the_mean(rank, n):
+    """What arrives is near the mean of all ranks' gradients, not of some."""
+    for spec, error in (("cast:to=f32", 1e-12), ("cast:to=bf16", 1e-4), ("natural:bits=8", 0.3), ("dither:bits=8", 0.01)):
+        model = torch.nn.Linear(64, 64, bias=False)
+        ddp = models.ddp(model)
+        gradwire.attach(ddp, spec, dense_below=0, quiet=True)
+        g = torch.Generator().manual_seed(rank)
+        x = torch.randn(4, 64, generator=g)
+        ddp(x).sum().backward()
+        mean = sum(torch.randn(4, 64, generator=torch.Generator().manual_seed(r)).sum(0) for r in range(n)) / n
+        wanted = mean.expand(64, 64)
+        lost = ((model.weight.grad - wanted) ** 2).sum() / (wanted ** 2).sum()
+        assert lost < error, f"{spec}: {lost}"
+        gradwire.detach(ddp)
+
+
+def test_of_the_mean():
+    ranks.run(4, of_the_mean)
+
+
+if __name__ == "__main__":
+    ranks.main(globals())

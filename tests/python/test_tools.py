@@ -1,0 +1,73 @@
+#!/usr/bin/env python3
+"""The job file, scripts that were never changed, the wheel."""
+
+import json
+import os
+import pathlib
+import subprocess
+import sys
+import tempfile
+
+import torch
+
+import models
+import ranks
+from ranks import gradwire
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+def profiled(rank, n, path):
+    ddp = models.ddp(models.mixed(), bucket_cap_mb=0.02)
+    gradwire.profile(ddp, steps=3, path=path, name="mixed")  # alone, then beside an exchange
+    models.train(ddp, models.batches(rank), 5)
+    gradwire.attach(ddp, "natural:bits=8", quiet=True)
+    gradwire.profile(ddp, steps=2, path=path + "2")
+    models.train(ddp, models.batches(rank), 4)
+    gradwire.detach(ddp)
+    return {name: list(p.shape) for name, p in ddp.module.named_parameters()}
+
+
+def test_profile():
+    with tempfile.TemporaryDirectory() as folder:
+        path = os.path.join(folder, "job.json")
+        shapes = ranks.run(2, profiled, path)[0]
+        for each in (path, path + "2"):
+            with open(each, encoding="utf-8") as file:
+                job = json.load(file)
+            assert job["format"] == "gradwire.job/1" and job["batch_per_rank"] == 8, job
+            assert {t["name"]: t["shape"] for t in job["tensors"]} == shapes
+            times = [t["ready_ms"] for t in job["tensors"]]
+            assert times == sorted(times) and times[-1] > 0 and len(set(times)) > 1
+            assert job["tensors"][0]["name"].startswith("head") and job["forward_ms"] > 0 and job["backward_ms"] >= times[-1]
+
+
+SCRIPT = """
+import os, sys, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+torch.set_num_threads(1)
+dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=int(os.environ["RANK"]), world_size=2)
+model = DistributedDataParallel(torch.nn.Linear(256, 256))
+for _ in range(3):
+    model(torch.randn(4, 256)).sum().backward()
+print("end of", os.environ["RANK"])
+"""
+
+
+def test_a_script_that_was_never_changed():
+    with tempfile.TemporaryDirectory() as folder:
+        script = pathlib.Path(folder) / "train.py"
+        script.write_text(SCRIPT)
+        processes = []
+        for rank in range(2):
+            environment = dict(os.environ, RANK=str(rank), PYTHONPATH=str(ROOT / "python"))
+            processes.append(subprocess.Popen([sys.executable, "-m", "gradwire.run", "--codec", "dither:bits=4", str(script), folder + "/store"],
+                                              env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
+        said = [p.communicate(timeout=90)[0] for p in processes]
+        assert all(p.returncode == 0 for p in processes), said
+        assert "end of 0" in said[0] and "dither:bits=4" in said[0] and "3 steps" in said[0], said
+        assert "dither" not in said[1], said[1]  # one line, of rank 0
+
+
+if __name__ == "__main__":
+    ranks.main(globals())
