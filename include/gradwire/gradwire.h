@@ -10,8 +10,8 @@
 #include "gradwire/errors.h"   /* what each level would cost */
 #include "gradwire/feedback.h" /* what was lost last time: residuals, checkpoints */
 #include "gradwire/frame.h"    /* payload <-> frame */
-#include "gradwire/plan.h"     /* which tensors to compress, where, along which route */
 #include "gradwire/hosted.h"   /* bytes between ranks, carried by a host framework */
+#include "gradwire/plan.h"     /* which tensors to compress, where, along which route */
 #include "gradwire/rounds.h"   /* codecs whose exchange is rounds of sums */
 #include "gradwire/route.h"    /* how a tensor goes from mine to the sum over all ranks */
 #include "gradwire/step.h"     /* a training step: post and wait */

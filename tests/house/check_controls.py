@@ -28,7 +28,7 @@ FAULTS = [
     ("what vanished points held is dropped", "src/step/run.c",
      "gw_feedback_hand_over(s->store, l->store_tensor, values, 0, l->elements, why);",
      "gw_feedback_hand_over(s->store, l->store_tensor, values, 0, 0, why);", "step_state"),
-    ("a non-finite step counts", "src/step/run.c", "status = l->bad ? gw_exchange_rollback(l->pieces[p], why)",
+    ("a non-finite step counts", "src/step/run.c", "status = bad ? gw_exchange_rollback(l->pieces[p], why)",
      "status = 0 ? gw_exchange_rollback(l->pieces[p], why)", "step_state"),
     ("a failed step counts", "src/step/run.c", "(void)gw_exchange_rollback(s->tasks[i].exchange, NULL);",
      "(void)gw_exchange_commit(s->tasks[i].exchange, NULL);", "step_faults"),
