@@ -45,6 +45,9 @@ GW_API gw_status gw_step_add(gw_step *step, const char *name, const uint64_t *di
  * In force after the next agree; what residuals of another plan hold goes into the layer's next gradient. */
 GW_API gw_status gw_step_plan(gw_step *step, uint32_t layer, const gw_params *params,
                               const gw_route *route, gw_why *why);
+/* What a layer is planned as; params->codec is NULL where nothing is coded. */
+GW_API gw_status gw_step_planned(const gw_step *step, uint32_t layer, gw_params *params,
+                                 gw_route *route);
 /* Called by all ranks, before the first step and after every change: compares layers, plan and step number with
  * the others and says who differs in what (GW_ERR_DISAGREE; it may then be put right and agreed upon again),
  * then prepares everything. */
