@@ -57,7 +57,7 @@ static record *add(gw_cli_run *run)
 
 gw_status gw_cli_adapt_note(gw_cli_run *run, const rank *r, gw_why *why)
 {
-    static const char *const OUTCOMES[] = {"switched", "same",    "small gain",
+    static const char *const OUTCOMES[] = {"switched", "same",    "small_gain",
                                            "default",  "nothing", "failed"};
     gw_step_decision d;
     uint64_t n = 0;
