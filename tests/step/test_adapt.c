@@ -32,13 +32,13 @@ typedef struct job {
     const char *family, *uniform;
     steps ends[RANKS], others[RANKS];
     double *sums[RANKS][LAYERS]; /* of gradients */
-    int same_always;             /* every step the same gradients */
+    int same_always;             /* every step the same gradients; set before the ranks begin */
     double alpha;
     gw_step_decision said[RANKS];
 } job;
 
-static void run(const steps_layer *layers, const char *family, const char *uniform,
-                ranks_main *main)
+static void run_with(const steps_layer *layers, const char *family, const char *uniform,
+                     ranks_main *main, int same_always)
 {
     const gw_threads_config config = {.ranks = RANKS, .ranks_per_node = 1};
     job *j = calloc(1, sizeof *j);
@@ -47,8 +47,15 @@ static void run(const steps_layer *layers, const char *family, const char *unifo
     j->family = family;
     j->uniform = uniform;
     j->alpha = 1;
+    j->same_always = same_always;
     ranks_run(&config, main, j);
     free(j);
+}
+
+static void run(const steps_layer *layers, const char *family, const char *uniform,
+                ranks_main *main)
+{
+    run_with(layers, family, uniform, main, 0);
 }
 
 static gw_params parsed(const char *spec)
@@ -288,7 +295,6 @@ static void again_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     job *j = arg;
     steps *s = &j->ends[rank];
     const gw_exchange *pieces[LAYERS];
-    j->same_always = 1;
     (void)all;
     begin(s, j, comm, NULL);
     for (uint64_t step = 0; step < PERIOD + BOUND; step++) {
@@ -311,7 +317,7 @@ static void again_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
 static void equal_gradients_change_nothing(void **state)
 {
     (void)state;
-    run(dithers, "dither:bits=4", "dither:bits=4", again_main);
+    run_with(dithers, "dither:bits=4", "dither:bits=4", again_main, 1);
 }
 
 /* ---- the budget over time ---- */
@@ -324,14 +330,15 @@ static void budget_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     const gw_step_alpha schedule[] = {{PERIOD, 3}};
     double budgets[4];
     (void)all;
-    j->same_always = 1;
     for (int turn = 0; turn < 4; turn++) { /* all critical, none, another default, a schedule */
         const gw_step_adapt_config more = {.milder = turn < 2 ? &milder : NULL,
                                            .eta = turn == 0 ? 0 : (double)INFINITY,
                                            .schedule = turn == 3 ? schedule : NULL,
                                            .n_schedule = turn == 3};
-        job other = *j;
-        other.uniform = turn == 2 ? "dither:bits=6" : j->uniform;
+        const job other = {.layers = j->layers,
+                           .family = j->family,
+                           .uniform = turn == 2 ? "dither:bits=6" : j->uniform,
+                           .alpha = 1};
         begin(s, &other, comm, &more);
         for (uint64_t step = 0; step < PERIOD + BOUND; step++) {
             take_step(j, s, step);
@@ -350,7 +357,7 @@ static void budget_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
 static void budgets_follow_their_policy(void **state)
 {
     (void)state;
-    run(dithers, "dither:bits=4", "dither:bits=4", budget_main);
+    run_with(dithers, "dither:bits=4", "dither:bits=4", budget_main, 1);
 }
 
 /* ---- what goes wrong ---- */
@@ -531,7 +538,7 @@ static void restart_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
                           "it does not go on bit for bit");
             }
         }
-        RANK_TRUE(last(s, 3).bytes == s->step->adapt->last.bytes, "");
+        RANK_TRUE(last(s, 3).bytes == other->step->adapt->last.bytes, "another choice");
         free(saved);
         free((void *)(uintptr_t)blob.bytes);
         steps_close(other);
