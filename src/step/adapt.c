@@ -106,7 +106,10 @@ static gw_status compare(gw_step_adapt *a, gw_why *why)
     status = status == GW_OK ? arrive(a, why) : status;
     for (uint32_t r = 0; r < comm->ranks && status == GW_OK; r++) {
         const double *said = a->said + (size_t)r * SAID;
-        if (memcmp(&said[SAID_CHECKSUM], &a->said[SAID_CHECKSUM], sizeof checksum) != 0) {
+        uint64_t theirs, first;
+        memcpy(&theirs, &said[SAID_CHECKSUM], sizeof theirs);
+        memcpy(&first, &a->said[SAID_CHECKSUM], sizeof first);
+        if (theirs != first) {
             status = GW_FAIL(why, GW_ERR_DISAGREE,
                              "adapt: of the gradients of step %llu rank %u chose other levels than "
                              "rank 0",

@@ -106,7 +106,7 @@ static gw_status prepare_layer(gw_step *s, gw_layer *l, gw_why *why)
         config.piece = l->n_pieces;
         config.first = l->n_pieces * size;
         config.elements = l->elements - config.first < size ? l->elements - config.first : size;
-        config.before = l->n_pieces < n_old ? old[l->n_pieces] : NULL;
+        config.before = old != NULL && l->n_pieces < n_old ? old[l->n_pieces] : NULL;
         gw_why reason = {""};
         status = gw_exchange_create(&config, &l->pieces[l->n_pieces], &reason);
         if (status != GW_OK) {
