@@ -48,8 +48,9 @@ FAULTS = [
      "if (theirs != first) {", "if (0 && theirs != first) {", "step_adapt"),
     ("levels are chosen of a rank's own table", "src/step/adapt.c", "sum += a->all[r * a->table + i];",
      "sum += a->own[i];", "step_adapt"),
-    ("a switch forgets residuals", "src/coll/slots.c", "x->slot[i] = before->slot[j];",
-     "(void)x;", "step_adapt"),
+    ("residuals that could stay are handed over", "src/coll/slots.c", "if (x->range[i].count != 0 && x->point[i] == before->point[j] &&",
+     "if (0 && x->point[i] == before->point[j] &&", "step_adapt"),
+    ("a switch forgets columns", "src/coll/slots.c", "memcpy(after, copy, shared * sizeof *copy);", "(void)shared;", "step_adapt"),
     ("a rank that chose another plan goes unseen", "src/step/agree.c", "return differ ?", "return 0 && differ ?", "step_agree"),
 ]
 
