@@ -359,6 +359,53 @@ function layerTables() {
     "Small layers travel together, uncompressed.");
 }
 
+// ---- levels chosen during training ----
+
+// "dither:bits=3,bucket=512,…" as "3 bits", "topk:density=0.01,…" as "1 %", "lowrank:rank=4,…" as "rank 4".
+function levelWords(spec) {
+  const [, codec, name, value] = /^([a-z]+)(?::(bits|density|rank)=([^,]*))?/.exec(spec) || [, spec];
+  return name === "bits" ? `${value} bits` : name === "density" ? `${number(100 * value)} %` : name === "rank" ? `rank ${value}` : codec;
+}
+
+function levelCharts() {
+  const known = ways.map((way, w) => ({ way, w })).filter(({ way }) => way.adapt);
+  document.getElementById("adapt").hidden = known.length === 0;
+  const ratios = known.flatMap(({ way }) => way.adapt.rows.flatMap((r) => r.parts.map((p) => p[2]))).filter((v) => v > 0);
+  if (ratios.length === 0) return;
+  const low = Math.log(Math.min(...ratios)), high = Math.log(Math.max(...ratios));
+  const depth = (v) => v > 0 ? 12 + 80 * (high > low ? (Math.log(v) - low) / (high - low) : .5) : 0; // percent of ink
+  const ink = (v) => `color-mix(in srgb, var(--w1) ${depth(v).toFixed(1)}%, var(--page))`;
+  known.forEach(({ way }) => {
+    const figure = add(document.getElementById("levels"), "figure", { class: "levels" }), { rows, steps } = way.adapt;
+    chart(figure, way.label, "", (box, width) => {
+      const keys = add(box, "div", { class: "legend" });
+      for (const v of [...new Set([0, .5, 1].map((t) => Math.exp(low + t * (high - low))))]) swatch(keys, `${number(v)}× smaller`, ink(v));
+      const wide = width >= 620, left = wide ? Math.min(230, 20 + 7 * Math.max(...rows.map((r) => r.name.length))) : 4, right = width - 14;
+      const tall = 22, each = wide ? 27 : 44, top = 4, bottom = top + rows.length * each, x = scale(1, steps + 1, left + 10, right);
+      const svg = canvas(box, width, bottom + 32, `Levels over steps, ${way.label}. ` + rows.map((r) => `${r.name}: ${r.parts.map((p) => `${levelWords(p[1])} from step ${p[0]}`).join(", ")}`).join("; "));
+      let count = 0;
+      rows.forEach((row, i) => {
+        const y = top + i * each + (wide ? 2 : each - tall - 2);
+        add(svg, "text", { class: "strong", x: wide ? left : left + 2, y: wide ? y + 15 : y - 5, "text-anchor": wide ? "end" : "start" }, row.name);
+        row.parts.forEach(([from, spec, ratio], k) => {
+          const to = k + 1 < row.parts.length ? row.parts[k + 1][0] : steps + 1, words = levelWords(spec);
+          const rect = add(svg, "rect", { x: x(from), y, width: Math.max(.5, x(to) - x(from)), height: tall, fill: ink(ratio), stroke: "var(--line)", "stroke-width": .7 });
+          add(rect, "title", {}, `${row.name}, steps ${from} to ${to - 1}: ${spec}${ratio ? `, ${number(ratio)}× smaller` : ""}`);
+          if (x(to) - x(from) > 7 * words.length + 8) {
+            add(svg, "text", { style: `fill:var(${depth(ratio) > 50 ? "--page" : "--text"});pointer-events:none`, x: x(from) + 5, y: y + 15 }, words);
+          }
+          count++;
+        });
+      });
+      for (const t of ticks(1, steps, Math.max(3, Math.floor((right - left) / 90)))) {
+        if (t >= 1) add(svg, "text", { x: x(t), y: bottom + 16, "text-anchor": "middle" }, number(t));
+      }
+      add(svg, "text", { x: right, y: bottom + 30, "text-anchor": "end" }, "steps");
+      svg.dataset.points = count;
+    });
+  });
+}
+
 // ---- where the time goes ----
 
 function hatch(svg, id, fill) { // stripes: told apart without colour
@@ -471,6 +518,7 @@ lineChart("test-step", `${what} over steps`, which, { part: "test", by: "step", 
 lineChart("test-seconds", `${what} over time`, which, { part: "test", by: "seconds", log: false, show: quality });
 bytesChart();
 layerTables();
+levelCharts();
 timelines();
 shareChart();
 drawAll();

@@ -310,6 +310,43 @@ static void say_speed(const gw_cli_way *way, FILE *to)
     (void)fputs(".", to);
 }
 
+/* Bytes of the layers whose levels are chosen, by the choices in force, and as the default everywhere. */
+static void adapted_bytes(const gw_cli_runfile *run, double *chosen, double *uniform)
+{
+    for (size_t i = 0; i < run->n_adapt; i++) {
+        const gw_cli_runfile_adapt *adapt = &run->adapt[i];
+        const double end =
+            i + 1 < run->n_adapt ? (double)run->adapt[i + 1].bound_at : (double)run->n_steps + 1;
+        const double before =
+            i == 0 ? (double)adapt->bound_at - 1 : 0; /* the default was in force */
+        const double steps = end > (double)adapt->bound_at ? end - (double)adapt->bound_at : 0;
+        *chosen += before * (double)adapt->uniform_bytes + steps * (double)adapt->bytes;
+        *uniform += (before + steps) * (double)adapt->uniform_bytes;
+    }
+}
+
+static void say_adapted(const gw_cli_way *way, FILE *to)
+{
+    double chosen = 0, uniform = 0;
+    size_t n = 0;
+    for (size_t i = 0; i < way->n_counted; i++) {
+        adapted_bytes(&way->runs[i].run, &chosen, &uniform);
+        n += way->runs[i].run.n_adapt;
+    }
+    if (n == 0 || !(chosen > 0)) {
+        return;
+    }
+    const char *first = strchr(way->runs[0].run.config.spec, '/');
+    char name[96];
+    (void)snprintf(name, sizeof name, "%.*s", (int)(first ? strcspn(first + 1, "/") : 0),
+                   first ? first + 1 : "");
+    (void)fputs(" Its levels, chosen while it trained, sent <b>", to);
+    gw_cli_html_number(to, uniform / chosen);
+    (void)fputs(" times fewer bytes</b> than ", to);
+    gw_cli_html_text(to, name);
+    (void)fputs(" everywhere.", to);
+}
+
 /* What the reader must know before believing the figures. */
 static void say_states(const gw_cli_way *way, FILE *to)
 {
@@ -355,6 +392,7 @@ void gw_cli_report_summary(const gw_cli_comparison *report, FILE *to)
         (void)fputs("</b>", to);
         say_quality(report, way, to);
         say_speed(way, to);
+        say_adapted(way, to);
         say_states(way, to);
         (void)fputs("</li>\n", to);
     }

@@ -213,7 +213,24 @@ static const key SAMPLE_LAYER[] = {
     {"rel_error", REAL_OR_NULL, offsetof(gw_cli_runfile_sample_layer, rel_error)},
 };
 
-/* `error` is the last: only a failed run has it. */
+static const key ADAPT[] = {
+    {"step", COUNT, offsetof(gw_cli_runfile_adapt, step)},
+    {"bound_at", COUNT, offsetof(gw_cli_runfile_adapt, bound_at)},
+    {"alpha", REAL_OR_NULL, offsetof(gw_cli_runfile_adapt, alpha)},
+    {"budget", REAL_OR_NULL, offsetof(gw_cli_runfile_adapt, budget)},
+    {"error", REAL_OR_NULL, offsetof(gw_cli_runfile_adapt, error)},
+    {"bytes", COUNT, offsetof(gw_cli_runfile_adapt, bytes)},
+    {"uniform_bytes", COUNT, offsetof(gw_cli_runfile_adapt, uniform_bytes)},
+    {"lower_bound_bytes", COUNT, offsetof(gw_cli_runfile_adapt, lower_bound_bytes)},
+    {"waited", COUNT, offsetof(gw_cli_runfile_adapt, waited)},
+    {"measure_seconds", REAL, offsetof(gw_cli_runfile_adapt, measure_seconds)},
+    {"solve_seconds", REAL, offsetof(gw_cli_runfile_adapt, solve_seconds)},
+    {"outcome", TEXT, offsetof(gw_cli_runfile_adapt, outcome)},
+    {"words", TEXT, offsetof(gw_cli_runfile_adapt, words)},
+    {"layers", INNER, 0},
+};
+
+/* The last two not every run has: `adapt` one that chooses levels, `error` one that failed. */
 static const key RUN[] = {
     {"gradwire", TEXT, offsetof(gw_cli_runfile, gradwire)},
     {"started", TEXT, offsetof(gw_cli_runfile, started)},
@@ -225,8 +242,10 @@ static const key RUN[] = {
     {"steps", INNER, 0},
     {"tests", INNER, 0},
     {"samples", INNER, 0},
+    {"adapt", INNER, 0},
     {"error", TEXT, offsetof(gw_cli_runfile, error)},
 };
+enum { SOMETIMES = 2 };
 
 /* ---- the parts ---- */
 
@@ -364,6 +383,50 @@ static bool read_samples(const json_t *root, const report *r, gw_cli_runfile *ru
     return true;
 }
 
+static bool read_specs(const json_t *value, const report *at, const gw_cli_runfile *run,
+                       gw_cli_runfile_adapt *adapt)
+{
+    const json_t *array = json_object_get(value, "layers");
+    if (!json_is_array(array) || json_array_size(array) != run->n_layers) {
+        return fail(at, "layers", "is not an array of %zu, one a layer", run->n_layers);
+    }
+    adapt->specs = calloc(run->n_layers + 1, sizeof *adapt->specs);
+    for (size_t i = 0; adapt->specs && i < run->n_layers; i++) {
+        const char *text = json_string_value(json_array_get(array, i));
+        if (!text) {
+            return fail(at, "layers", "[%zu] is not a string", i);
+        }
+        adapt->specs[i] = strdup(text);
+        if (!adapt->specs[i]) {
+            return fail(at, NULL, "out of memory");
+        }
+    }
+    return adapt->specs || fail(at, NULL, "out of memory");
+}
+
+static bool read_adapt(const json_t *root, const report *r, gw_cli_runfile *run)
+{
+    if (!json_object_get(root, "adapt")) {
+        return true; /* read_object has seen that it may be missing */
+    }
+    if (!read_array(root, r, "adapt", sizeof *run->adapt, (void **)&run->adapt, &run->n_adapt)) {
+        return false;
+    }
+    const json_t *array = json_object_get(root, "adapt");
+    for (size_t i = 0; i < run->n_adapt; i++) {
+        const report at = inside(r, "adapt", i);
+        gw_cli_runfile_adapt *adapt = &run->adapt[i];
+        if (!read_object(json_array_get(array, i), &at, ADAPT, COUNT_OF(ADAPT), adapt) ||
+            !check_rising(&at, i ? run->adapt[i - 1].bound_at : 0, adapt->bound_at) ||
+            !check_word(&at, "outcome", adapt->outcome,
+                        "switched same small_gain default nothing failed") ||
+            !read_specs(json_array_get(array, i), &at, run, adapt)) {
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool read_config(const json_t *root, const report *r, gw_cli_runfile_config *config)
 {
     report at = *r;
@@ -385,10 +448,23 @@ static bool read_run(const json_t *root, const report *r, gw_cli_runfile *run)
     }
     const char *state = json_string_value(json_object_get(root, "state"));
     const bool failed = state && strcmp(state, "failed") == 0;
-    return read_object(root, r, RUN, COUNT_OF(RUN) - !failed, run) &&
+    const char *spec = json_string_value(json_object_get(json_object_get(root, "config"), "spec"));
+    const bool adapts =
+        spec && (strncmp(spec, "adapt/", 6) == 0 || strncmp(spec, "adapt:", 6) == 0);
+    key keys[COUNT_OF(RUN)];
+    size_t n = COUNT_OF(RUN) - SOMETIMES;
+    memcpy(keys, RUN, sizeof keys);
+    if (adapts) {
+        keys[n++] = RUN[COUNT_OF(RUN) - 2];
+    }
+    if (failed) {
+        keys[n++] = RUN[COUNT_OF(RUN) - 1];
+    }
+    return read_object(root, r, keys, n, run) &&
            check_word(r, "state", run->state, "running finished interrupted failed") &&
            read_config(root, r, &run->config) && read_layers(root, r, run) &&
-           read_steps(root, r, run) && read_tests(root, r, run) && read_samples(root, r, run);
+           read_steps(root, r, run) && read_tests(root, r, run) && read_samples(root, r, run) &&
+           read_adapt(root, r, run);
 }
 
 bool gw_cli_runfile_parse(const uint8_t *file, size_t size, gw_cli_runfile *run, char *why,
@@ -419,6 +495,14 @@ void gw_cli_runfile_free(gw_cli_runfile *run)
     for (size_t i = 0; i < run->n_samples; i++) {
         free(run->samples[i].layers);
     }
+    for (size_t i = 0; i < run->n_adapt; i++) {
+        for (size_t l = 0; run->adapt[i].specs && l < run->n_layers; l++) {
+            free(run->adapt[i].specs[l]);
+        }
+        free(run->adapt[i].specs);
+        free_texts(ADAPT, COUNT_OF(ADAPT), &run->adapt[i]);
+    }
+    free(run->adapt);
     free_texts(CONFIG, COUNT_OF(CONFIG), &run->config);
     free_texts(RUN, COUNT_OF(RUN), run);
     free(run->layers);

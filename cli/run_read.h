@@ -43,6 +43,15 @@ typedef struct gw_cli_runfile_sample {
     gw_cli_runfile_sample_layer *layers; /* n_layers */
 } gw_cli_runfile_sample;
 
+/* A choice of levels during training. */
+typedef struct gw_cli_runfile_adapt {
+    uint64_t step, bound_at; /* bound_at: the first step that goes by it; always rising */
+    uint64_t bytes, uniform_bytes, lower_bound_bytes, waited;
+    double alpha, budget, error, measure_seconds, solve_seconds;
+    char *outcome, *words;
+    char **specs; /* n_layers */
+} gw_cli_runfile_adapt;
+
 typedef struct gw_cli_runfile {
     char *gradwire, *started, *state;
     char *error; /* NULL unless failed */
@@ -56,6 +65,8 @@ typedef struct gw_cli_runfile {
     size_t n_tests;
     gw_cli_runfile_sample *samples;
     size_t n_samples;
+    gw_cli_runfile_adapt *adapt; /* only of a run whose spec begins with "adapt" */
+    size_t n_adapt;
 } gw_cli_runfile;
 
 /* Reads a whole run.json. Any bytes may be given: on false `why` says what is wrong and at which

@@ -27,11 +27,12 @@ static gw_status place_of(const char *run, uint64_t step, const char *suffix, pl
     return gw_cli_path(p->folder, sizeof p->folder, run, name, why);
 }
 
-static gw_status residuals_path(const place *p, uint32_t number, char *path, size_t size,
-                                gw_why *why)
+/* "rank-3.residuals" */
+static gw_status rank_path(const place *p, uint32_t number, const char *what, char *path,
+                           size_t size, gw_why *why)
 {
     char name[32];
-    (void)snprintf(name, sizeof name, "rank-%u.residuals", number);
+    (void)snprintf(name, sizeof name, "rank-%u.%s", number, what);
     return gw_cli_path(path, size, p->folder, name, why);
 }
 
@@ -112,7 +113,7 @@ static gw_status save_residuals(const place *p, const rank *r, gw_why *why)
                                  "the same folder",
                                  r->comm->rank, p->folder);
     }
-    gw_status status = residuals_path(p, r->comm->rank, path, sizeof path, why);
+    gw_status status = rank_path(p, r->comm->rank, "residuals", path, sizeof path, why);
     if (status == GW_OK) {
         status = gw_feedback_save_bytes(store, &size, why);
     }
@@ -122,6 +123,28 @@ static gw_status save_residuals(const place *p, const rank *r, gw_why *why)
     }
     if (status == GW_OK) {
         status = gw_feedback_save(store, bytes, size, &written, why);
+    }
+    if (status == GW_OK) {
+        status = gw_cli_file_save(path, bytes, written, why);
+    }
+    free(bytes);
+    return status;
+}
+
+static gw_status save_levels(const place *p, const rank *r, gw_why *why)
+{
+    char path[GW_CLI_RUN_PATH];
+    size_t size = 0, written = 0;
+    gw_status status = rank_path(p, r->comm->rank, "levels", path, sizeof path, why);
+    if (status == GW_OK) {
+        status = gw_step_adapt_save_bytes(r->step, &size, why);
+    }
+    void *bytes = status == GW_OK ? malloc(size + 1) : NULL;
+    if (status == GW_OK && !bytes) {
+        status = gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for %zu bytes", size);
+    }
+    if (status == GW_OK) {
+        status = gw_step_adapt_save(r->step, bytes, size, &written, why);
     }
     if (status == GW_OK) {
         status = gw_cli_file_save(path, bytes, written, why);
@@ -211,6 +234,9 @@ gw_status gw_cli_checkpoint_save(const gw_cli_run *run, const gw_cli_pace *pace,
         return status;
     }
     status = save_residuals(&new, r, why);
+    if (status == GW_OK && gw_cli_run_adapts(run)) {
+        status = save_levels(&new, r, why);
+    }
     if (status == GW_OK && first) {
         status = save_rest(&new, run, pace, r, step, why);
     }
@@ -299,7 +325,7 @@ static gw_status load_residuals(const place *p, rank *r, gw_why *why)
     char path[GW_CLI_RUN_PATH];
     void *bytes = NULL;
     size_t size = 0;
-    gw_status status = residuals_path(p, r->comm->rank, path, sizeof path, why);
+    gw_status status = rank_path(p, r->comm->rank, "residuals", path, sizeof path, why);
     if (status == GW_OK) {
         status = gw_cli_file_load(path, &bytes, &size, why);
     }
@@ -312,6 +338,26 @@ static gw_status load_residuals(const place *p, rank *r, gw_why *why)
             status = gw_cli_train_fail(why, GW_ERR_DISAGREE, "%.120s is of another plan: %.100s",
                                        path, told.text);
         }
+    }
+    free(bytes);
+    return status;
+}
+
+gw_status gw_cli_checkpoint_load_levels(const char *folder, uint64_t step, rank *r, gw_why *why)
+{
+    char path[GW_CLI_RUN_PATH];
+    place p;
+    void *bytes = NULL;
+    size_t size = 0;
+    gw_status status = place_of(folder, step, "", &p, why);
+    if (status == GW_OK) {
+        status = rank_path(&p, r->comm->rank, "levels", path, sizeof path, why);
+    }
+    if (status == GW_OK) {
+        status = gw_cli_file_load(path, &bytes, &size, why);
+    }
+    if (status == GW_OK) {
+        status = in_file(path, gw_step_adapt_load(r->step, bytes, size, why), why);
     }
     free(bytes);
     return status;

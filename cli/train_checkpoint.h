@@ -22,6 +22,8 @@ gw_status gw_cli_checkpoint_save(const gw_cli_run *run, const gw_cli_pace *pace,
 gw_status gw_cli_checkpoint_read(const char *folder, uint64_t step, gw_cli_pace *pace,
                                  uint64_t *bytes, uint64_t *dense_bytes, size_t n_layers,
                                  gw_why *why);
+/* One rank's levels, of a run that chooses them: before gw_step_agree and the rest. */
+gw_status gw_cli_checkpoint_load_levels(const char *folder, uint64_t step, rank *r, gw_why *why);
 /* One rank's part of a run that goes on, after rank_create with first_step = step. */
 gw_status gw_cli_checkpoint_load(const char *folder, uint64_t step, rank *r, gw_why *why);
 

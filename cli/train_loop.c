@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "train_adapt.h"
 #include "train_agree.h"
 #include "train_files.h"
 #include "train_sample.h"
@@ -73,6 +74,16 @@ static gw_status open_seat(seat *s, gw_comm *comm, gw_why *why)
     if (status != GW_OK) {
         return status; /* the others may be in the middle of theirs: no word with them here */
     }
+    if (t->resumed && gw_cli_run_adapts(t->run)) { /* first the levels, then residuals of them */
+        status = gw_cli_checkpoint_load_levels(t->run->folder, t->first_step, s->rank, why);
+        status = gw_cli_train_agree(comm, status, why);
+        if (status == GW_OK) {
+            status = gw_step_agree(s->rank->step, why);
+        }
+        if (status != GW_OK) {
+            return status;
+        }
+    }
     if (t->resumed) {
         status = gw_cli_checkpoint_load(t->run->folder, t->first_step, s->rank, why);
     }
@@ -109,7 +120,7 @@ static gw_status note_step(gw_cli_run *run, const rank *r, const rank_stats *sta
         run->layers[i].dense_bytes += l->dense_bytes_sent;
     }
     return gw_cli_run_add_step(run, &step)
-               ? GW_OK
+               ? gw_cli_adapt_note(run, r, why)
                : gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to note a step");
 }
 

@@ -2,6 +2,7 @@
 #include "train_options.h"
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -29,6 +30,12 @@ static const gw_cli_option OPTIONS[] = {
      "codec of the gradients and its settings (dense)"},
     {"route", 0, GW_CLI_TEXT, offsetof(values, route), "R",
      "their route, name or steps (what suits the codec)"},
+    {"adapt", 0, GW_CLI_TEXT, offsetof(values, adapt), "F,...",
+     "choose each layer's level of these families on the way; -c is the default"},
+    {"period", 0, GW_CLI_U64, offsetof(values, period), "N",
+     "of --adapt: steps between choices (100)"},
+    {"alpha", 0, GW_CLI_REAL, offsetof(values, alpha), "A",
+     "of --adapt: error allowed, times the default's (1)"},
     {"link", 0, GW_CLI_RATE, offsetof(values, link), "RATE",
      "of each node, each way: 1gbit, 200mbit; 0 no limit (0)"},
     {"latency", 0, GW_CLI_TIME, offsetof(values, latency), "T", "of that link: 1ms, 50us (0)"},
@@ -73,6 +80,7 @@ static const gw_cli_page PAGE = {
     .example = "  gradwire train\n"
                "  gradwire train --link 200mbit --latency 1ms --target 90% \\\n"
                "      --compare dense,cast:to=bf16,natural:bits=8,adacomp\n"
+               "  gradwire train --compare dither:bits=4,adapt/dither:bits=4\n"
                "  gradwire train --resume runs/20260131-120000-cnn-dense",
     .options = OPTIONS,
     .n_options = sizeof OPTIONS / sizeof OPTIONS[0],
@@ -94,6 +102,64 @@ static bool given(uint64_t value)
 static bool is_setting(const char *part)
 {
     return part[strcspn(part, ":,=")] == '=';
+}
+
+/* What a family's default is if nobody says. */
+static const char *usual_level(const char *family)
+{
+    return strcmp(family, "dither") == 0    ? "dither:bits=4"
+           : strcmp(family, "ndither") == 0 ? "ndither:bits=4"
+           : strcmp(family, "topk") == 0    ? "topk:density=0.01"
+           : strcmp(family, "lowrank") == 0 ? "lowrank:rank=4"
+                                            : family;
+}
+
+static bool same_codec(const char *a, const char *b)
+{
+    const size_t n = strcspn(a, ":");
+    return n == strcspn(b, ":") && strncmp(a, b, n) == 0;
+}
+
+/* --adapt dither,topk -c dither:bits=4 --alpha 2 is -c adapt:alpha=2/dither:bits=4/topk:density=0.01 */
+static int compose_adapt(values *v)
+{
+    char *to = v->adapt_spec, families[200];
+    const size_t room = sizeof v->adapt_spec;
+    if (!v->adapt) {
+        return given(v->period) || !isnan(v->alpha)
+                   ? gw_cli_misuse(&PAGE, "--period and --alpha are of --adapt")
+                   : GW_CLI_GO_ON;
+    }
+    if (v->compare.count > 0) {
+        return gw_cli_misuse(&PAGE, "in --compare write it out: adapt/dither:bits=4");
+    }
+    if (strlen(v->adapt) >= sizeof families || (v->spec && strlen(v->spec) > 100)) {
+        return gw_cli_misuse(&PAGE, "--adapt or -c is too long");
+    }
+    size_t n = (size_t)snprintf(to, room, "adapt");
+    if (given(v->period)) {
+        n += (size_t)snprintf(to + n, room - n, ":period=%llu", (unsigned long long)v->period);
+    }
+    if (!isnan(v->alpha)) {
+        n += (size_t)snprintf(to + n, room - n, "%calpha=%.9g", given(v->period) ? ',' : ':',
+                              v->alpha);
+    }
+    const char *first = v->spec;
+    (void)snprintf(families, sizeof families, "%s", v->adapt);
+    n += first ? (size_t)snprintf(to + n, room - n, "/%s", first) : 0;
+    for (char *at = families, *next = at; next && n < room; at = next) {
+        for (next = strchr(at, ','); next && is_setting(next + 1);) {
+            next = strchr(next + 1, ',');
+        }
+        if (next) {
+            *next++ = '\0';
+        }
+        if (!first || !same_codec(first, at)) {
+            n += (size_t)snprintf(to + n, room - n, "/%s", usual_level(at));
+        }
+    }
+    v->spec = v->adapt_spec;
+    return n < room ? GW_CLI_GO_ON : gw_cli_misuse(&PAGE, "--adapt is too long");
 }
 
 static int split_specs(values *v)
@@ -217,6 +283,8 @@ int gw_cli_train_options_read(const gw_cli_engine *engine, int argc, char **argv
                     .every = UINT64_MAX,
                     .checkpoint = UINT64_MAX,
                     .sample = UINT64_MAX,
+                    .period = UINT64_MAX,
+                    .alpha = none,
                     .ranks = UINT32_MAX,
                     .ranks_per_node = UINT32_MAX,
                     .link = none,
@@ -230,6 +298,9 @@ int gw_cli_train_options_read(const gw_cli_engine *engine, int argc, char **argv
     }
     if (status == GW_CLI_GO_ON) {
         status = read_target(out);
+    }
+    if (status == GW_CLI_GO_ON) {
+        status = compose_adapt(out);
     }
     if (status == GW_CLI_GO_ON) {
         status = split_specs(out);

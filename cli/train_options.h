@@ -9,16 +9,18 @@
 
 typedef struct gw_cli_train_options {
     const char *model, *spec, *route, *optimiser, *schedule, *images, *text, *out, *resume;
+    const char *adapt; /* families */
     const char *target_text;
     gw_cli_texts compare;
     /* UINT64_MAX, UINT32_MAX, NaN or NULL: not given */
-    uint64_t batch, steps, epochs, seed, seeds, warmup, every, checkpoint, sample;
+    uint64_t batch, steps, epochs, seed, seeds, warmup, every, checkpoint, sample, period;
     uint32_t ranks, ranks_per_node;
-    double link, latency, rate, momentum, decay;
+    double link, latency, rate, momentum, decay, alpha;
     /* of these: */
-    double target;      /* accuracy, or bits; NaN: none */
-    const char **specs; /* n_specs, of --compare or the one */
-    char *spec_words;   /* where --compare's lie */
+    double target;        /* accuracy, or bits; NaN: none */
+    const char **specs;   /* n_specs, of --compare or the one */
+    char *spec_words;     /* where --compare's lie */
+    char adapt_spec[256]; /* what --adapt, --period and --alpha come to */
     size_t n_specs;
     bool many; /* --compare or --seeds: a folder for each run */
 } gw_cli_train_options;

@@ -62,6 +62,7 @@ void gw_cli_run_cut(gw_cli_run *run, uint64_t last)
     while (run->n_samples > 0 && run->samples[run->n_samples - 1].step > last) {
         free(run->samples[--run->n_samples].layers);
     }
+    gw_cli_adapt_cut(run, last);
 }
 
 double gw_cli_run_seconds(const gw_cli_run *run)
@@ -78,6 +79,7 @@ void gw_cli_run_free(gw_cli_run *run)
     for (size_t i = 0; i < run->n_samples; i++) {
         free(run->samples[i].layers);
     }
+    gw_cli_adapt_free(run);
     free(run->layers);
     free(run->steps);
     free(run->tests);

@@ -44,6 +44,15 @@ typedef struct gw_cli_run_sample {
     gw_cli_sample_layer *layers; /* as many as the run has */
 } gw_cli_run_sample;
 
+/* A choice of levels; steps count from 1. */
+typedef struct gw_cli_run_adapt {
+    uint64_t step, bound_at, bytes, uniform_bytes, lower_bound_bytes, waited;
+    double alpha, budget, error, measure_seconds, solve_seconds;
+    const char *outcome, *words;
+    bool own_words;     /* to be freed */
+    char (*specs)[192]; /* of as many layers as the run has */
+} gw_cli_run_adapt;
+
 /* Starts zeroed. */
 typedef struct gw_cli_run {
     char folder[GW_CLI_RUN_PATH];
@@ -60,6 +69,8 @@ typedef struct gw_cli_run {
     size_t n_tests;
     gw_cli_run_sample *samples;
     size_t n_samples;
+    gw_cli_run_adapt *adapt;
+    size_t n_adapt;
     json_t *read; /* words of a run that was read lie in it */
 } gw_cli_run;
 
@@ -74,6 +85,13 @@ gw_cli_run_sample *gw_cli_run_add_sample(gw_cli_run *run);
 void gw_cli_run_cut(gw_cli_run *run, uint64_t last);
 double gw_cli_run_seconds(const gw_cli_run *run); /* of all its steps */
 void gw_cli_run_free(gw_cli_run *run);
+
+bool gw_cli_run_adapts(const gw_cli_run *run); /* its spec says so */
+/* As the functions of all of it, for `adapt`. */
+void gw_cli_adapt_cut(gw_cli_run *run, uint64_t last);
+void gw_cli_adapt_free(gw_cli_run *run);
+json_t *gw_cli_adapt_json(const gw_cli_run *run);
+gw_status gw_cli_adapt_read(gw_cli_run *run, const json_t *root, gw_why *why);
 
 json_t *gw_cli_run_json(const gw_cli_run *run); /* NULL: no memory */
 /* run.json of run->folder, beside and renamed. */

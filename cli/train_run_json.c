@@ -122,6 +122,11 @@ json_t *gw_cli_run_json(const gw_cli_run *run)
         array_of(&LAYER, run->layers, run->n_layers, sizeof *run->layers), "steps",
         array_of(&STEP, run->steps, run->n_steps, sizeof *run->steps), "tests",
         array_of(&TEST, run->tests, run->n_tests, sizeof *run->tests), "samples", samples_of(run));
+    if (all && gw_cli_run_adapts(run) &&
+        json_object_set_new(all, "adapt", gw_cli_adapt_json(run)) != 0) {
+        json_decref(all);
+        return NULL;
+    }
     if (all && run->error.text[0] != '\0') {
         (void)json_object_set_new(all, "error", json_string(run->error.text));
     }
@@ -229,6 +234,9 @@ static gw_status read_arrays(gw_cli_run *run, const json_t *root, gw_why *why)
     if (status == GW_OK) {
         status = read_samples(run, root, why);
     }
+    if (status == GW_OK) {
+        status = gw_cli_adapt_read(run, root, why);
+    }
     return status == GW_OK ? check_steps(run, why) : status;
 }
 
@@ -254,7 +262,8 @@ static gw_status read_root(gw_cli_run *run, const json_t *root, gw_why *why)
     const json_t *weights = json_object_get(root, "weights");
     const json_t *error = json_object_get(root, "error");
     if (!run->state || !json_is_integer(weights) || (error && !json_is_string(error)) ||
-        json_object_size(root) != (error ? 11 : 10)) {
+        json_object_size(root) !=
+            (size_t)(10 + (error != NULL) + (json_object_get(root, "adapt") != NULL))) {
         return gw_cli_train_fail(why, GW_ERR_CORRUPT,
                                  "run.json: 'state', 'weights' or 'error' is wrong, or a key is "
                                  "not known here");

@@ -60,29 +60,11 @@ gw_status gw_cli_describe_layers(gw_cli_run *run, const rank *r, gw_why *why)
 
 gw_status gw_cli_sampler_open(gw_cli_sampler *s, const rank *r, gw_why *why)
 {
-    gw_status status = GW_OK;
-    for (size_t i = 0; i < r->model->n_params && status == GW_OK; i++) {
-        const param *p = r->model->params[i];
-        planned plan;
-        size_t payload = 0, workspace = 0;
-        status = plan_param(&r->config.plan, p, &plan, why);
-        if (status == GW_OK && plan.compressed) {
-            status = gw_payload_bound(&plan.params, p->count, &payload);
-        }
-        if (status == GW_OK && plan.compressed) {
-            status = gw_codec_workspace(&plan.params, GW_F32, p->count, 0, 1, &workspace);
-        }
-        s->payload_bytes = payload > s->payload_bytes ? payload : s->payload_bytes;
-        s->workspace_bytes = workspace > s->workspace_bytes ? workspace : s->workspace_bytes;
-    }
     s->gradients = calloc(r->model->room, sizeof *s->gradients);
     s->decoded = calloc(r->model->room, sizeof *s->decoded);
-    s->payload = malloc(s->payload_bytes + 1);
-    s->workspace = malloc(s->workspace_bytes + 1);
-    if (status == GW_OK && (!s->gradients || !s->decoded || !s->payload || !s->workspace)) {
-        status = gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for samples");
-    }
-    return status;
+    return s->gradients && s->decoded
+               ? GW_OK
+               : gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for samples");
 }
 
 void gw_cli_sampler_close(gw_cli_sampler *s)
@@ -94,10 +76,34 @@ void gw_cli_sampler_close(gw_cli_sampler *s)
     *s = (gw_cli_sampler){0};
 }
 
+/* Room for coding so; levels that are chosen on the way need more than the first. */
+static bool make_room(gw_cli_sampler *s, const gw_params *params, size_t count)
+{
+    size_t payload = 0, workspace = 0;
+    if (gw_payload_bound(params, count, &payload) != GW_OK ||
+        gw_codec_workspace(params, GW_F32, count, 0, 1, &workspace) != GW_OK) {
+        return false;
+    }
+    if (payload > s->payload_bytes) {
+        free(s->payload);
+        s->payload = malloc(payload);
+        s->payload_bytes = s->payload ? payload : 0;
+    }
+    if (workspace > s->workspace_bytes) {
+        free(s->workspace);
+        s->workspace = malloc(workspace);
+        s->workspace_bytes = s->workspace ? workspace : 0;
+    }
+    return s->payload_bytes >= payload && s->workspace_bytes >= workspace;
+}
+
 /* Of coding the tensor once, as gw_layer_stats.rel_error is; NaN: cannot be said. */
 static double rel_error(gw_cli_sampler *s, const gw_params *params, const gw_stream *stream,
                         const float *x, size_t count)
 {
+    if (!make_room(s, params, count)) {
+        return (double)NAN;
+    }
     const gw_exec exec = {.workspace = {s->workspace, s->workspace_bytes}};
     const gw_tensor in = {(void *)(uintptr_t)x, count, GW_F32};
     gw_tensor out = {s->decoded, count, GW_F32};
@@ -117,7 +123,7 @@ static double rel_error(gw_cli_sampler *s, const gw_params *params, const gw_str
 }
 
 static gw_status errors(gw_cli_sampler *s, gw_cli_sample_layer *layers, const rank *r,
-                        uint64_t step, gw_why *why)
+                        uint64_t step)
 {
     gw_status status = GW_OK;
     for (size_t i = 0; i < r->model->n_params && status == GW_OK; i++) {
@@ -126,12 +132,12 @@ static gw_status errors(gw_cli_sampler *s, gw_cli_sample_layer *layers, const ra
                                   .step = step,
                                   .tensor = RANK_FIRST_PARAM + i,
                                   .rank = r->comm->rank};
-        planned plan;
-        status = plan_param(&r->config.plan, p, &plan, why);
-        if (status == GW_OK && plan.compressed) {
-            layers[RANK_FIRST_PARAM + i].rel_error =
-                rel_error(s, &plan.params, &stream,
-                          s->gradients + (p->gradient - r->model->gradients), p->count);
+        gw_params params;
+        gw_route route;
+        status = gw_step_planned(r->step, RANK_FIRST_PARAM + (uint32_t)i, &params, &route);
+        if (status == GW_OK && params.codec) {
+            layers[RANK_FIRST_PARAM + i].rel_error = rel_error(
+                s, &params, &stream, s->gradients + (p->gradient - r->model->gradients), p->count);
         }
     }
     return status;
@@ -160,5 +166,5 @@ gw_status gw_cli_sample(gw_cli_sampler *s, gw_cli_run *run, const rank *r, const
                                                   .dense_bytes = l->dense_bytes_sent,
                                                   .rel_error = (double)NAN};
     }
-    return errors(s, sample->layers, r, stats->step, why);
+    return errors(s, sample->layers, r, stats->step);
 }

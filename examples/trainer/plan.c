@@ -33,7 +33,11 @@ gw_status plan_param(const plan_config *config, const param *p, planned *out, gw
     if (config->spec == NULL || strcmp(config->spec, "dense") == 0) {
         return GW_OK;
     }
-    gw_status status = params_for(config->spec, p, &out->params, why);
+    plan_spec spec;
+    gw_status status = plan_spec_parse(config->spec, &spec, why);
+    if (status == GW_OK) {
+        status = params_for(spec.uniform, p, &out->params, why);
+    }
     if (status == GW_OK) {
         const char *route = config->route != NULL ? config->route : default_route(&out->params);
         status = gw_route_parse(&out->route, route, why);
@@ -57,4 +61,21 @@ gw_status plan_model(const plan_config *config, const model *m, gw_step *step, u
         }
     }
     return status;
+}
+
+gw_status plan_adapt(const plan_config *config, gw_step *step, gw_why *why)
+{
+    plan_spec spec;
+    const gw_status status =
+        plan_spec_parse(config->spec != NULL ? config->spec : "dense", &spec, why);
+    if (status != GW_OK || !spec.adapts) {
+        return status;
+    }
+    const gw_step_adapt_config adapt = {.rules = {.families = spec.families,
+                                                  .n_families = spec.n_families,
+                                                  .uniform = spec.families[0]},
+                                        .every = spec.period,
+                                        .alpha = spec.alpha,
+                                        .least_gain = spec.gain};
+    return gw_step_adapt_begin(step, &adapt, why);
 }

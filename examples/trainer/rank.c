@@ -44,7 +44,7 @@ static gw_status create_step(rank *r, gw_why *why)
         gw_step_set_number(r->step, r->config.first_step);
         status = gw_step_agree(r->step, why);
     }
-    return status;
+    return status == GW_OK ? plan_adapt(&r->config.plan, r->step, why) : status;
 }
 
 static gw_status create_batch(rank *r, gw_why *why)

@@ -76,6 +76,8 @@ GW_API gw_status gw_params_init(gw_params *params, const gw_codec *codec);
 GW_API gw_status gw_params_parse(gw_params *params, const char *spec, gw_why *why);
 /* Every value within its range, and what else the codec asks for. */
 GW_API gw_status gw_params_check(const gw_params *params, gw_why *why);
+/* The same codec, or none, with the same values. */
+GW_API int gw_params_equal(const gw_params *a, const gw_params *b);
 /* Writes the spec string with every parameter; `size` includes the final NUL. */
 GW_API gw_status gw_params_print(const gw_params *params, char *text, size_t size);
 /* For a codec that needs the shape and was not told it: a row is all but the first of `n_dims` dims, so that a

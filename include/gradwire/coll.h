@@ -32,6 +32,10 @@ typedef struct gw_exchange_config {
     uint32_t store_tensor, piece;
     /* 1: half the route, as far as where every member of the flat group has the sum of its own piece */
     int sharded;
+    /* NULL, or the exchange of the same tensor and piece whose place this one takes: residuals of the same encode
+     * points and elements stay where they are, and what the codecs' states have in common goes on. It can only be
+     * destroyed from then on, with `retire`. */
+    gw_exchange *before;
 } gw_exchange_config;
 
 /* What the last exchange did. */
@@ -49,6 +53,8 @@ GW_API gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchang
 GW_API void gw_exchange_destroy(gw_exchange *exchange, int retire);
 GW_API size_t gw_exchange_workspace(const gw_exchange *exchange); /* bytes */
 GW_API const gw_program *gw_exchange_program(const gw_exchange *exchange);
+/* What the first encode point holds, and of which elements; NULL: no residual. Valid until the next commit. */
+GW_API const float *gw_exchange_residual(const gw_exchange *exchange, gw_range *range);
 
 /* `values`: element `first` and on, fp32; they become the sum over all ranks, over the divisor. `stream`: seed, step and tensor.
  * Lane, workspace and values are the exchange's until it is done and committed or rolled back. */

@@ -2,19 +2,20 @@
 #ifndef GRADWIRE_GRADWIRE_H
 #define GRADWIRE_GRADWIRE_H
 
-#include "gradwire/adapt.h"    /* every layer its own level, under one error budget */
-#include "gradwire/base.h"     /* status, dtypes, instruction sets, thread pool */
-#include "gradwire/codec.h"    /* numbers <-> payload */
-#include "gradwire/coll.h"     /* one tensor along one route */
-#include "gradwire/comm.h"     /* bytes between ranks */
-#include "gradwire/errors.h"   /* what each level would cost */
-#include "gradwire/feedback.h" /* what was lost last time: residuals, checkpoints */
-#include "gradwire/frame.h"    /* payload <-> frame */
-#include "gradwire/hosted.h"   /* bytes between ranks, carried by a host framework */
-#include "gradwire/plan.h"     /* which tensors to compress, where, along which route */
-#include "gradwire/rounds.h"   /* codecs whose exchange is rounds of sums */
-#include "gradwire/route.h"    /* how a tensor goes from mine to the sum over all ranks */
-#include "gradwire/step.h"     /* a training step: post and wait */
-#include "gradwire/threads.h"  /* ranks that are threads of one process */
+#include "gradwire/adapt.h"      /* every layer its own level, under one error budget */
+#include "gradwire/base.h"       /* status, dtypes, instruction sets, thread pool */
+#include "gradwire/codec.h"      /* numbers <-> payload */
+#include "gradwire/coll.h"       /* one tensor along one route */
+#include "gradwire/comm.h"       /* bytes between ranks */
+#include "gradwire/errors.h"     /* what each level would cost */
+#include "gradwire/feedback.h"   /* what was lost last time: residuals, checkpoints */
+#include "gradwire/frame.h"      /* payload <-> frame */
+#include "gradwire/hosted.h"     /* bytes between ranks, carried by a host framework */
+#include "gradwire/plan.h"       /* which tensors to compress, where, along which route */
+#include "gradwire/rounds.h"     /* codecs whose exchange is rounds of sums */
+#include "gradwire/route.h"      /* how a tensor goes from mine to the sum over all ranks */
+#include "gradwire/step.h"       /* a training step: post and wait */
+#include "gradwire/step_adapt.h" /* levels chosen again during training */
+#include "gradwire/threads.h"    /* ranks that are threads of one process */
 
 #endif

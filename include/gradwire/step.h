@@ -56,6 +56,9 @@ GW_API gw_status gw_step_plan(gw_step *step, uint32_t layer, const gw_params *pa
 /* The order of the wire, all layers once; as they were added, unless told otherwise. In force after the next agree;
  * results, residuals and random numbers do not hang on it. */
 GW_API gw_status gw_step_order(gw_step *step, const uint32_t *layers, size_t n, gw_why *why);
+/* What a layer is planned as; params->codec is NULL where nothing is coded. */
+GW_API gw_status gw_step_planned(const gw_step *step, uint32_t layer, gw_params *params,
+                                 gw_route *route);
 /* Called by all ranks, before the first step and after every change: compares layers, plan and step number with
  * the others and says who differs in what (GW_ERR_DISAGREE; it may then be put right and agreed upon again),
  * then prepares everything. */

@@ -4,6 +4,8 @@
 
 #include <gradwire/rounds.h>
 
+#include <string.h>
+
 /* fp16 and bf16 outputs go through a scratch of so many elements. */
 enum { SCRATCH = GW_SOURCE_BLOCK };
 
@@ -43,6 +45,25 @@ gw_status gw_rounds_state(const gw_params *params, size_t count, size_t *floats)
         *floats = (size_t)params->codec->rounds->state(params, count);
     }
     return status;
+}
+
+gw_status gw_rounds_shared_state(const gw_params *a, const gw_params *b, size_t count,
+                                 size_t *floats)
+{
+    size_t of_a = 0, of_b = 0;
+    gw_status status = gw_rounds_state(a, count, &of_a);
+    if (status == GW_OK) {
+        status = gw_rounds_state(b, count, &of_b);
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    int same = a->codec == b->codec;
+    for (size_t i = 0; same && i < gw_codec_param_count(a->codec); i++) {
+        same = a->value[i] == b->value[i] || strcmp(gw_codec_param(a->codec, i)->name, "rank") == 0;
+    }
+    *floats = !same ? 0 : of_a < of_b ? of_a : of_b;
+    return GW_OK;
 }
 
 static void cut(gw_arena *arena, const gw_params *params, size_t count, turn *t)

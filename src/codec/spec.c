@@ -33,6 +33,15 @@ static void describe_range(const gw_param_info *info, char *text, size_t size)
     }
 }
 
+int gw_params_equal(const gw_params *a, const gw_params *b)
+{
+    int same = a->codec == b->codec;
+    for (size_t i = 0; same && a->codec != NULL && i < a->codec->n_params; i++) {
+        same = a->value[i] == b->value[i];
+    }
+    return same;
+}
+
 gw_status gw_params_check(const gw_params *params, gw_why *why)
 {
     if (params == NULL || params->codec == NULL) {

@@ -12,13 +12,6 @@
 #include <string.h>
 #include <time.h>
 
-#define NO_SLOT UINT64_MAX
-/* Exchanges of one tensor share the four encode points of its route. */
-enum { PIECE_SHIFT = 8, SHARED_POINT = 3 };
-/* Where a codec with rounds keeps its state: beside the points, so that checkpoints have it too. The store drops
- * it where a residual would become an orphan. */
-#define STATE_POINT (16u | GW_FEEDBACK_COPY)
-
 static double now(void)
 {
     struct timespec t;
@@ -130,38 +123,7 @@ static gw_status measure_additive(gw_exchange *x, gw_why *why)
     if (status != GW_OK) {
         return gw_fail(why, status, "%s", gw_status_string(status));
     }
-    if (state != 0 && x->config.store != NULL) {
-        return gw_feedback_add(x->config.store, x->config.store_tensor, STATE_POINT, 0, state,
-                               &x->state_slot, why);
-    }
-    x->own_state = calloc(2 * (state + 1), sizeof *x->own_state);
-    x->state = x->own_state;
-    x->state_after = x->own_state != NULL ? x->own_state + state + 1 : NULL;
-    return x->state != NULL ? GW_OK : gw_fail(why, GW_ERR_MEMORY, "no memory for an exchange");
-}
-
-/* A residual for every encode that this rank runs. */
-static gw_status add_slots(gw_exchange *x, gw_why *why)
-{
-    const gw_exchange_config *c = &x->config;
-    const int wants = x->program.kind != GW_ROUTE_UNCOMPRESSED &&
-                      (gw_params_flags(&c->params) & GW_CODEC_WANTS_FEEDBACK) != 0;
-    for (uint32_t i = 0; i < x->program.n_moves && wants && c->store != NULL; i++) {
-        const gw_move *m = &x->program.move[i];
-        if (m->step.op != GW_OP_ENCODE || !m->runs || m->before.range.count == 0) {
-            continue;
-        }
-        const uint32_t share = m->owner != c->rank ? GW_FEEDBACK_COPY : GW_FEEDBACK_SHARED;
-        const uint32_t point =
-            m->point | c->piece << PIECE_SHIFT | (m->point == SHARED_POINT ? share : 0);
-        const gw_status status =
-            gw_feedback_add(c->store, c->store_tensor, point, m->before.range.first,
-                            m->before.range.count, &x->slot[i], why);
-        if (status != GW_OK) {
-            return status;
-        }
-    }
-    return GW_OK;
+    return gw_exchange_add_state(x, state, why);
 }
 
 gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out, gw_why *why)
@@ -173,9 +135,9 @@ gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out
     x->config = *config;
     x->most_members = 1;
     for (int i = 0; i < GW_ROUTE_MAX_STEPS; i++) {
-        x->slot[i] = NO_SLOT;
+        x->slot[i] = GW_NO_SLOT;
     }
-    x->state_slot = NO_SLOT;
+    x->state_slot = GW_NO_SLOT;
     const gw_isa isa = config->exec.isa != GW_ISA_AUTO ? config->exec.isa : gw_isa_best();
     x->convert = gw_convert_for(isa);
     gw_status status = x->convert != NULL
@@ -190,8 +152,9 @@ gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out
         }
     }
     if (status == GW_OK) {
-        status = add_slots(x, why);
+        status = gw_exchange_add_slots(x, why);
     }
+    x->config.before = NULL;
     if (status != GW_OK) {
         gw_exchange_destroy(x, 1);
         return status;
@@ -206,11 +169,11 @@ void gw_exchange_destroy(gw_exchange *x, int retire)
         return;
     }
     for (uint32_t i = 0; retire && i < GW_ROUTE_MAX_STEPS; i++) {
-        if (x->slot[i] != NO_SLOT) {
+        if (x->slot[i] != GW_NO_SLOT) {
             (void)gw_feedback_retire(x->config.store, x->slot[i], NULL);
         }
     }
-    if (retire && x->state_slot != NO_SLOT) {
+    if (retire && x->state_slot != GW_NO_SLOT) {
         (void)gw_feedback_retire(x->config.store, x->state_slot, NULL);
     }
     free(x->own_state);
@@ -266,13 +229,13 @@ const gw_exchange_stats *gw_exchange_stats_of(const gw_exchange *exchange)
 static void close_slots(gw_exchange *x)
 {
     for (uint32_t i = 0; i < GW_ROUTE_MAX_STEPS; i++) {
-        if (x->slot[i] != NO_SLOT && x->residual[i] != NULL) {
+        if (x->slot[i] != GW_NO_SLOT && x->residual[i] != NULL) {
             (void)gw_feedback_rollback(x->config.store, x->slot[i], NULL);
         }
         x->residual[i] = NULL;
         x->residual_after[i] = NULL;
     }
-    if (x->state_slot != NO_SLOT) {
+    if (x->state_slot != GW_NO_SLOT) {
         (void)gw_feedback_rollback(x->config.store, x->state_slot, NULL);
     }
 }
@@ -282,12 +245,12 @@ static gw_status open_slots(gw_exchange *x, gw_why *why)
 {
     gw_status status = GW_OK;
     for (uint32_t i = 0; i < x->program.n_moves && status == GW_OK; i++) {
-        if (x->slot[i] != NO_SLOT) {
+        if (x->slot[i] != GW_NO_SLOT) {
             status = gw_feedback_begin(x->config.store, x->slot[i], &x->residual[i],
                                        &x->residual_after[i], why);
         }
     }
-    if (status == GW_OK && x->state_slot != NO_SLOT) {
+    if (status == GW_OK && x->state_slot != GW_NO_SLOT) {
         status = gw_feedback_begin(x->config.store, x->state_slot, &x->state, &x->state_after, why);
     }
     if (status != GW_OK) {
@@ -553,7 +516,7 @@ gw_status gw_exchange_commit(gw_exchange *x, gw_why *why)
         return gw_fail(why, GW_ERR_STATE, "the exchange is not done");
     }
     for (uint32_t i = 0; i < GW_ROUTE_MAX_STEPS; i++) {
-        if (x->slot[i] != NO_SLOT && x->residual[i] != NULL) {
+        if (x->slot[i] != GW_NO_SLOT && x->residual[i] != NULL) {
             const gw_status status =
                 gw_feedback_commit_checked(x->config.store, x->slot[i], NULL, why);
             if (status != GW_OK) {
@@ -563,7 +526,7 @@ gw_status gw_exchange_commit(gw_exchange *x, gw_why *why)
         x->residual[i] = NULL;
         x->residual_after[i] = NULL;
     }
-    if (x->state_slot != NO_SLOT) {
+    if (x->state_slot != GW_NO_SLOT) {
         const gw_status status =
             gw_feedback_commit_checked(x->config.store, x->state_slot, NULL, why);
         if (status != GW_OK) {

@@ -1,5 +1,5 @@
 /* An exchange, seen from inside: exchange.c walks the moves, bundle.c ships payloads, dense.c ships and
- * sums numbers. */
+ * sums numbers, slots.c has what outlives it. */
 #ifndef GW_COLL_EXCHANGE_H
 #define GW_COLL_EXCHANGE_H
 
@@ -11,6 +11,7 @@
 
 /* Behind every payload on its way: its hash. */
 enum { GW_SEAL_BYTES = 8 };
+#define GW_NO_SLOT UINT64_MAX
 
 /* Payloads in a buffer. Entry piece · payloads + i is payload i of a piece; sizes include the seal and are
  * 0 for an empty piece. */
@@ -33,7 +34,9 @@ struct gw_exchange {
     size_t bundle_bytes, bundle_entries, codec_bytes, numbers_bytes, rounds_bytes;
     uint32_t most_members;
     int fixed_size;
-    uint64_t slot[GW_ROUTE_MAX_STEPS]; /* of the store, by move; UINT64_MAX: none */
+    uint64_t slot[GW_ROUTE_MAX_STEPS]; /* of the store, by move; GW_NO_SLOT: none */
+    uint32_t point[GW_ROUTE_MAX_STEPS];
+    gw_range range[GW_ROUTE_MAX_STEPS]; /* of each slot */
     /* what a codec with rounds remembers: in the store, or without one in memory of its own */
     uint64_t state_slot;
     float *own_state;
@@ -83,6 +86,9 @@ gw_status gw_bundle_collective(gw_exchange *x, const gw_move *m, int *done, gw_w
 
 /* encode · flat:alltoall · decode, or flat:reduce_scatter: what follows gives the pieces back to all. */
 gw_status gw_exchange_halve(gw_program *p, gw_why *why);
+/* Slots of residuals and of the codec's state: those of config.before that fit, else new ones. */
+gw_status gw_exchange_add_slots(gw_exchange *x, gw_why *why);
+gw_status gw_exchange_add_state(gw_exchange *x, size_t floats, gw_why *why);
 
 /* encode and decode of a compressed route */
 gw_status gw_bundle_encode(gw_exchange *x, const gw_move *m, gw_why *why);

@@ -40,9 +40,6 @@ static gw_status gather(gw_step *s, gw_comm *comm, const void *own, size_t bytes
 
 /* ---- numbers that must be equal ---- */
 
-/* A record has this many numbers in every version of the library. The first is the version. */
-enum { NUMBERS = 16 };
-
 static gw_status numbers_differ(const char *name, uint32_t a, uint64_t x, uint32_t b, uint64_t y,
                                 int version, gw_why *why)
 {
@@ -55,12 +52,12 @@ static gw_status numbers_differ(const char *name, uint32_t a, uint64_t x, uint32
                    (unsigned long long)x, b, (unsigned long long)y);
 }
 
-/* numbers[i] is called names[i]. */
-static gw_status compare_numbers(gw_step *s, gw_comm *comm, const uint64_t numbers[NUMBERS],
-                                 const char *const *names, int n, gw_why *why)
+gw_status gw_step_compare_numbers(gw_step *s, gw_comm *comm,
+                                  const uint64_t numbers[GW_STEP_NUMBERS], const char *const *names,
+                                  int n, gw_why *why)
 {
     const uint32_t ranks = comm->ranks, me = comm->rank;
-    uint64_t(*all)[NUMBERS] = calloc(ranks, sizeof *all);
+    uint64_t(*all)[GW_STEP_NUMBERS] = calloc(ranks, sizeof *all);
     if (all == NULL) {
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory to compare plans");
     }
@@ -83,11 +80,11 @@ gw_status gw_step_compare_config(gw_step *s, gw_why *why)
         "library version", "seed", "lanes",          "piece",  "fuse_below",
         "ranks_per_node",  "sum",  "all_or_nothing", "sharded"};
     const gw_step_config *c = &s->config;
-    const uint64_t numbers[NUMBERS] = {
+    const uint64_t numbers[GW_STEP_NUMBERS] = {
         gw_version(),        c->seed,           c->lanes,         c->piece,
         c->fuse_below,       c->ranks_per_node, (uint64_t)c->sum, (uint64_t)c->all_or_nothing,
         (uint64_t)c->sharded};
-    return compare_numbers(s, c->comm, numbers, names, 9, why);
+    return gw_step_compare_numbers(s, c->comm, numbers, names, 9, why);
 }
 
 /* ---- layers, in words ---- */
@@ -193,8 +190,8 @@ static gw_status compare_layers(gw_step *s, gw_why *why)
 {
     static const char *const names[] = {"library version", "step number", "layers:", "wire order"};
     gw_comm *comm = s->lanes[0].groups.flat;
-    const uint64_t numbers[NUMBERS] = {gw_version(), s->number, s->n_layers, hash_order(s)};
-    gw_status status = compare_numbers(s, comm, numbers, names, 4, why);
+    const uint64_t numbers[GW_STEP_NUMBERS] = {gw_version(), s->number, s->n_layers, hash_order(s)};
+    gw_status status = gw_step_compare_numbers(s, comm, numbers, names, 4, why);
     uint64_t own = 0;
     uint64_t *all = calloc(comm->ranks, sizeof *all);
     for (uint32_t i = 0; i < s->n_layers; i++) {

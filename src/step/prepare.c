@@ -13,12 +13,17 @@ enum { MOST_PIECES = 1 << 16 };
  * that messages cost more than their bytes, nor so large that the first and last pieces do. */
 enum { USUAL_PIECES = 8, LEAST_PIECE = 256 * 1024, MOST_PIECE = 1024 * 1024 };
 
+static void destroy_all(gw_exchange **exchanges, uint32_t n)
+{
+    for (uint32_t i = 0; exchanges != NULL && i < n; i++) {
+        gw_exchange_destroy(exchanges[i], 1);
+    }
+    free(exchanges);
+}
+
 static void drop_pieces(gw_layer *l)
 {
-    for (uint32_t i = 0; l->pieces != NULL && i < l->n_pieces; i++) {
-        gw_exchange_destroy(l->pieces[i], 1);
-    }
-    free(l->pieces);
+    destroy_all(l->pieces, l->n_pieces);
     l->pieces = NULL;
     l->n_pieces = 0;
 }
@@ -29,10 +34,6 @@ static void drop_tasks(gw_step *s)
     for (uint32_t i = 0; i < s->n_fusions; i++) {
         gw_exchange_destroy(s->fusions[i].exchange, 1);
         free(s->fusions[i].values);
-    }
-    for (uint32_t i = 0; i < s->n_lanes; i++) {
-        free(s->lanes[i].workspace.data);
-        s->lanes[i].workspace = (gw_workspace){0};
     }
     free(s->fusions);
     free(s->fused);
@@ -50,6 +51,10 @@ static void drop_tasks(gw_step *s)
 void gw_step_unprepare(gw_step *s)
 {
     drop_tasks(s);
+    for (uint32_t i = 0; i < s->n_lanes; i++) {
+        free(s->lanes[i].workspace.data);
+        s->lanes[i].workspace = (gw_workspace){0};
+    }
     for (uint32_t i = 0; i < s->n_layers; i++) {
         drop_pieces(&s->layers[i]);
         free(s->layers[i].widened);
@@ -92,28 +97,36 @@ static uint64_t piece_size(const gw_step *s, const gw_layer *l)
     return ((l->elements + n - 1) / n + grain - 1) / grain * grain;
 }
 
+/* The old exchanges go when the new ones have taken over what fits. */
 static gw_status prepare_layer(gw_step *s, gw_layer *l, gw_why *why)
 {
     gw_exchange_config config = exchange_config(s, l);
     const uint64_t size = piece_size(s, l);
     const uint64_t n = size != 0 ? (l->elements + size - 1) / size : 1;
-    drop_pieces(l);
+    gw_exchange **const old = l->pieces;
+    const uint32_t n_old = l->n_pieces;
+    gw_status status = GW_OK;
     l->pieces = calloc((size_t)n, sizeof(gw_exchange *));
+    l->n_pieces = 0;
     if (l->pieces == NULL) {
-        return GW_FAIL(why, GW_ERR_MEMORY, "layer '%.100s': no memory", l->name);
+        status = GW_FAIL(why, GW_ERR_MEMORY, "layer '%.100s': no memory", l->name);
     }
-    for (; l->n_pieces < n; l->n_pieces++) {
+    while (status == GW_OK && l->n_pieces < n) {
         config.piece = l->n_pieces;
         config.first = l->n_pieces * size;
         config.elements = l->elements - config.first < size ? l->elements - config.first : size;
+        config.before = old != NULL && l->n_pieces < n_old ? old[l->n_pieces] : NULL;
         gw_why reason = {""};
-        const gw_status status = gw_exchange_create(&config, &l->pieces[l->n_pieces], &reason);
+        status = gw_exchange_create(&config, &l->pieces[l->n_pieces], &reason);
         if (status != GW_OK) {
-            return gw_fail(why, status, "layer '%.100s': %s", l->name, reason.text);
+            status = gw_fail(why, status, "layer '%.100s': %s", l->name, reason.text);
+        } else {
+            l->n_pieces++;
         }
     }
-    l->changed = 0;
-    return GW_OK;
+    destroy_all(old, n_old);
+    l->changed = status == GW_OK ? 0 : l->changed;
+    return status;
 }
 
 static int fuses(const gw_step *s, const gw_layer *l)
@@ -208,13 +221,17 @@ static gw_status make_workspaces(gw_step *s, gw_why *why)
 {
     for (uint32_t i = 0; i < s->n_lanes; i++) {
         gw_workspace *w = &s->lanes[i].workspace;
+        size_t need = 0;
         for (uint32_t t = i; t < s->n_tasks; t += s->n_lanes) {
             const size_t bytes = gw_exchange_workspace(s->tasks[t].exchange);
-            w->size = bytes > w->size ? bytes : w->size;
+            need = bytes > need ? bytes : need;
         }
-        w->data = gw_pages_allocate(w->size);
+        if (w->data == NULL || w->size < need) { /* else it stays: fresh pages are slow */
+            free(w->data);
+            *w = (gw_workspace){gw_pages_allocate(need), need};
+        }
         if (w->data == NULL) {
-            return GW_FAIL(why, GW_ERR_MEMORY, "no memory: a lane needs %zu bytes", w->size);
+            return GW_FAIL(why, GW_ERR_MEMORY, "no memory: a lane needs %zu bytes", need);
         }
         s->lanes[i].task = i;
         s->lanes[i].begun = 0;

@@ -290,6 +290,9 @@ void gw_step_fail(gw_step *s, gw_status status, const gw_why *why)
             }
         }
     }
+    if (s->side != NULL) {
+        s->side->table->abort(s->side, why->text);
+    }
     for (uint32_t i = 0; i < s->n_tasks; i++) {
         (void)gw_exchange_rollback(s->tasks[i].exchange, NULL);
     }

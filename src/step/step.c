@@ -133,7 +133,9 @@ void gw_step_destroy(gw_step *s)
                       (unsigned long long)s->number);
         gw_step_fail(s, GW_ERR_STATE, &why);
     }
+    gw_step_adapt_end(s);
     gw_step_unprepare(s);
+    close_group(s->side);
     for (uint32_t i = 0; i < s->config.lanes; i++) {
         close_group(s->lanes[i].groups.inter);
         close_group(s->lanes[i].groups.intra);
@@ -210,17 +212,8 @@ gw_status gw_step_add(gw_step *s, const char *name, const uint64_t *dims, size_t
     return GW_OK;
 }
 
-static int same_params(const gw_params *a, const gw_params *b)
-{
-    int same = a->codec == b->codec;
-    for (int i = 0; i < GW_PARAMS_MAX; i++) {
-        same &= a->value[i] == b->value[i];
-    }
-    return same;
-}
-
-gw_status gw_step_plan(gw_step *s, uint32_t layer, const gw_params *params, const gw_route *route,
-                       gw_why *why)
+gw_status gw_step_set_plan(gw_step *s, uint32_t layer, const gw_params *params,
+                           const gw_route *route, gw_why *why)
 {
     if (layer >= s->n_layers || route == NULL) {
         return GW_FAIL(why, GW_ERR_ARG, "no layer %u, or no route", layer);
@@ -239,7 +232,7 @@ gw_status gw_step_plan(gw_step *s, uint32_t layer, const gw_params *params, cons
     if (status != GW_OK) {
         return gw_fail(why, status, "layer '%.100s': %s", l->name, reason.text);
     }
-    l->changed |= !same_params(&l->params, &fitted) || !gw_route_equal(&l->route, route);
+    l->changed |= !gw_params_equal(&l->params, &fitted) || !gw_route_equal(&l->route, route);
     l->params = fitted;
     l->route = *route;
     s->agreed = 0;
@@ -278,6 +271,26 @@ gw_status gw_step_order(gw_step *s, const uint32_t *layers, size_t n, gw_why *wh
     return GW_OK;
 }
 
+gw_status gw_step_plan(gw_step *s, uint32_t layer, const gw_params *params, const gw_route *route,
+                       gw_why *why)
+{
+    if (gw_step_adapt_has(s, layer)) {
+        return GW_FAIL(why, GW_ERR_STATE, "layer '%.100s': its level is chosen during training",
+                       s->layers[layer].name);
+    }
+    return gw_step_set_plan(s, layer, params, route, why);
+}
+
+gw_status gw_step_planned(const gw_step *s, uint32_t layer, gw_params *params, gw_route *route)
+{
+    if (layer >= s->n_layers) {
+        return GW_ERR_ARG;
+    }
+    *params = s->layers[layer].params;
+    *route = s->layers[layer].route;
+    return GW_OK;
+}
+
 /* ---- a step ---- */
 
 gw_status gw_step_post(gw_step *s, uint32_t layer, const gw_tensor *gradient, gw_why *why)
@@ -298,6 +311,9 @@ gw_status gw_step_post(gw_step *s, uint32_t layer, const gw_tensor *gradient, gw
         return GW_FAIL(why, GW_ERR_ARG, "layer '%.100s' has %llu elements of %s, not %zu of %s",
                        l->name, (unsigned long long)l->elements, gw_dtype_name(l->dtype),
                        gradient->count, gw_dtype_name(gradient->dtype));
+    }
+    if (s->adapt != NULL) {
+        gw_step_adapt_copy(s, layer, gradient);
     }
     (void)pthread_mutex_lock(&s->lock);
     if (l->posted) {
@@ -410,7 +426,8 @@ gw_status gw_step_wait(gw_step *s, gw_step_result *result, gw_why *why)
         close_step(s, result);
     }
     (void)pthread_mutex_unlock(&s->lock);
-    return status;
+    return status == GW_OK && s->adapt != NULL ? gw_step_adapt_go_on(s, s->number - 1, why)
+                                               : status;
 }
 
 gw_status gw_step_stats(gw_step *s, uint32_t layer, gw_layer_stats *out)

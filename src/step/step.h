@@ -1,5 +1,5 @@
 /* A step, seen from inside. step.c takes layers, plans and gradients; agree.c compares them with the other
- * ranks'; prepare.c turns the plan into tasks; run.c runs them. */
+ * ranks'; prepare.c turns the plan into tasks; run.c runs them; adapt*.c choose levels during training. */
 #ifndef GW_STEP_STEP_H
 #define GW_STEP_STEP_H
 
@@ -73,7 +73,9 @@ struct gw_step {
     uint32_t n_tasks;
     gw_step_lane lanes[GW_STEP_MAX_LANES];
     uint32_t n_lanes;
-    struct { /* for rel_error */
+    struct gw_step_adapt *adapt; /* NULL: levels stay as they are planned */
+    gw_comm *side;               /* adapt's own group */
+    struct {                     /* for rel_error */
         float *values;
         uint8_t *payload;
         gw_workspace workspace;
@@ -98,6 +100,15 @@ gw_status gw_step_failure(gw_step *s, gw_why *why);
 void gw_step_fail(gw_step *s, gw_status status, const gw_why *why);
 /* Seed, lanes and the like are the same on all ranks? */
 gw_status gw_step_compare_config(gw_step *s, gw_why *why);
+/* A record of numbers that must be equal has this many in every version of the library. The first is the
+ * version; numbers[i] is called names[i]. */
+enum { GW_STEP_NUMBERS = 16 };
+gw_status gw_step_compare_numbers(gw_step *s, gw_comm *comm,
+                                  const uint64_t numbers[GW_STEP_NUMBERS], const char *const *names,
+                                  int n, gw_why *why);
+/* gw_step_plan, also of a layer whose level is adapt's. */
+gw_status gw_step_set_plan(gw_step *s, uint32_t layer, const gw_params *params,
+                           const gw_route *route, gw_why *why);
 /* Exchanges, tasks and memory of the plan. What a changed layer's residuals held is handed over. */
 gw_status gw_step_prepare(gw_step *s, gw_why *why);
 /* Frees what agree prepared. Residuals of exchanges are retired. */
@@ -108,5 +119,11 @@ void gw_step_run_all(gw_step *s);
 /* Everything has arrived: residuals and codec state count from now on, or stay where a mean is not finite,
  * which every rank sees alike. */
 gw_status gw_step_settle(gw_step *s, gw_why *why);
+
+/* Choosing during training: in post, after every step, and before the groups are closed. */
+void gw_step_adapt_copy(gw_step *s, uint32_t layer, const gw_tensor *gradient);
+gw_status gw_step_adapt_go_on(gw_step *s, uint64_t number, gw_why *why);
+void gw_step_adapt_end(gw_step *s);
+int gw_step_adapt_has(const gw_step *s, uint32_t layer); /* its level is adapt's */
 
 #endif

@@ -44,6 +44,13 @@ FAULTS = [
     ("true errors are not looked at", "src/adapt/choose.c", "if (!(error <= s->budget)) {", "if (0) {", "adapt_choose"),
     ("choices depend on how the thread rounds", "src/adapt/choose.c", "    const uint32_t caller = gw_fp_enter();",
      "    const uint32_t caller = gw_fp_enter(); gw_fp_leave(caller);", "adapt_choose"),
+    ("a rank that chose other levels goes unseen", "src/step/adapt.c",
+     "if (theirs != first) {", "if (0 && theirs != first) {", "step_adapt"),
+    ("levels are chosen of a rank's own table", "src/step/adapt.c", "sum += a->all[r * a->table + i];",
+     "sum += a->own[i];", "step_adapt"),
+    ("residuals that could stay are handed over", "src/coll/slots.c", "if (x->range[i].count != 0 && x->point[i] == before->point[j] &&",
+     "if (0 && x->point[i] == before->point[j] &&", "step_adapt"),
+    ("a switch forgets columns", "src/coll/slots.c", "memcpy(after, copy, shared * sizeof *copy);", "(void)shared;", "step_adapt"),
     ("a rank that chose another plan goes unseen", "src/step/agree.c", "return differ ?", "return 0 && differ ?", "step_agree"),
 ]
 

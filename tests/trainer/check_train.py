@@ -89,7 +89,7 @@ def kill_at_file(command_line, pattern, folder):
 
 
 def case_resume(work, images):
-    for spec in ("dense", "adacomp", "lowrank:rank=2"):
+    for spec in ("dense", "adacomp", "lowrank:rank=2", "adapt:period=10/topk:density=0.05"):
         name = spec.split(":")[0]
         whole, broken = work / f"{name}-whole", work / f"{name}-broken"
         # a slow link leaves time to kill it, and no trace in the weights

@@ -20,6 +20,8 @@ TEST = dict(step=COUNT, seconds=NUMBER, accuracy=NUMBER, loss=MAYBE, bits=MAYBE)
 SAMPLE = dict(step=COUNT, backward_seconds=NUMBER, forward_seconds=NUMBER, update_seconds=NUMBER, layers=list)
 SAMPLE_LAYER = dict(posted=NUMBER, begun=NUMBER, arrived=NUMBER, encode_seconds=NUMBER, decode_seconds=NUMBER, bytes_sent=COUNT,
                     dense_bytes=COUNT, rel_error=MAYBE)
+ADAPT = dict(step=COUNT, bound_at=COUNT, alpha=MAYBE, budget=MAYBE, error=MAYBE, bytes=COUNT, uniform_bytes=COUNT, lower_bound_bytes=COUNT,
+             waited=COUNT, measure_seconds=NUMBER, solve_seconds=NUMBER, outcome=TEXT, words=TEXT, layers=list)
 ROOT = dict(format=TEXT, gradwire=TEXT, started=TEXT, state=TEXT, config=dict, weights=COUNT, layers=list, steps=list, tests=list,
             samples=list)
 
@@ -79,10 +81,25 @@ def check_bytes(run):
         assert step["wait_seconds"] <= step["seconds"], f"step {step['step']} waited longer than it took"
 
 
+def check_adapt(run):
+    """Choices come in order, within their budget and never with more bytes than the default."""
+    last = 0
+    for i, one in enumerate(run.get("adapt", [])):
+        check_object(one, ADAPT, f"adapt[{i}]")
+        assert last < one["step"] < one["bound_at"] <= len(run["steps"]) + 1, f"adapt[{i}] at {one['step']}, {one['bound_at']}"
+        last = one["bound_at"] - 1
+        assert len(one["layers"]) == len(run["layers"]) and all(isinstance(spec, str) for spec in one["layers"]), f"adapt[{i}].layers"
+        assert one["outcome"] in ("switched", "same", "small_gain", "default", "nothing", "failed"), one["outcome"]
+        if one["outcome"] in ("switched", "same"):
+            assert one["error"] <= one["budget"] and one["lower_bound_bytes"] <= one["bytes"], f"adapt[{i}]: {one}"
+            assert one["alpha"] < 1 or one["bytes"] <= one["uniform_bytes"], f"adapt[{i}]: more bytes than the default"
+
+
 def check(folder):
     text = (pathlib.Path(folder) / "run.json").read_text()
     run = json.loads(text, parse_constant=no_constant, object_pairs_hook=no_duplicates)
-    check_object(run, dict(ROOT, **({"error": TEXT} if run.get("state") == "failed" else {})), "run.json")
+    check_object(run, dict(ROOT, **({"error": TEXT} if run.get("state") == "failed" else {}),
+                           **({"adapt": list} if run["config"]["spec"].startswith(("adapt/", "adapt:")) else {})), "run.json")
     assert run["format"] == "gradwire.run/1" and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", run["started"])
     assert run["state"] in ("running", "finished", "interrupted", "failed"), run["state"]
     check_object(run["config"], CONFIG, "config")
@@ -95,10 +112,11 @@ def check(folder):
         assert len(sample["layers"]) == len(run["layers"]), f"samples[{i}] has {len(sample['layers'])} layers"
         for layer, planned in zip(sample["layers"], run["layers"]):
             check_object(layer, SAMPLE_LAYER, f"samples[{i}]: {planned['name']}")
-            assert (layer["rel_error"] is None) == (planned["spec"] == "dense"), f"samples[{i}]: {planned['name']}: {layer['rel_error']}"
+            assert "adapt" in run or (layer["rel_error"] is None) == (planned["spec"] == "dense"), f"samples[{i}]: {planned['name']}: {layer['rel_error']}"
             assert layer["posted"] <= layer["begun"] <= layer["arrived"], f"samples[{i}]: {planned['name']} out of order"
     check_order(run)
     check_bytes(run)
+    check_adapt(run)
     return run
 
 

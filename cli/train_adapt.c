@@ -1,0 +1,168 @@
+/* Levels chosen during training, as run.json has them; see train_adapt.h. */
+#include "train_adapt.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "rank.h"
+
+typedef gw_cli_run_adapt record;
+#define COUNT(key)                                                                                 \
+    {                                                                                              \
+#        key, GW_CLI_FIELD_COUNT, offsetof(record, key)                                            \
+    }
+#define NUMBER(key)                                                                                \
+    {                                                                                              \
+#        key, GW_CLI_FIELD_NUMBER, offsetof(record, key)                                           \
+    }
+#define TEXT(key)                                                                                  \
+    {                                                                                              \
+#        key, GW_CLI_FIELD_TEXT, offsetof(record, key)                                             \
+    }
+static const gw_cli_field ITEMS[] = {COUNT(step),
+                                     COUNT(bound_at),
+                                     NUMBER(alpha),
+                                     NUMBER(budget),
+                                     NUMBER(error),
+                                     COUNT(bytes),
+                                     COUNT(uniform_bytes),
+                                     COUNT(lower_bound_bytes),
+                                     COUNT(waited),
+                                     NUMBER(measure_seconds),
+                                     NUMBER(solve_seconds),
+                                     TEXT(outcome),
+                                     TEXT(words)};
+static const gw_cli_fields ADAPT = {ITEMS, sizeof ITEMS / sizeof *ITEMS};
+
+bool gw_cli_run_adapts(const gw_cli_run *run)
+{
+    return strncmp(run->config.spec, "adapt", 5) == 0 &&
+           (run->config.spec[5] == ':' || run->config.spec[5] == '/');
+}
+
+/* Room for one more record and its specs; NULL: no memory. */
+static record *add(gw_cli_run *run)
+{
+    record *more = realloc(run->adapt, (run->n_adapt + 1) * sizeof *more);
+    if (!more) {
+        return NULL;
+    }
+    run->adapt = more;
+    record *to = &run->adapt[run->n_adapt];
+    *to = (record){.specs = calloc(run->n_layers + 1, sizeof *to->specs)};
+    run->n_adapt += to->specs != NULL;
+    return to->specs ? to : NULL;
+}
+
+gw_status gw_cli_adapt_note(gw_cli_run *run, const rank *r, gw_why *why)
+{
+    static const char *const OUTCOMES[] = {"switched", "same",    "small_gain",
+                                           "default",  "nothing", "failed"};
+    gw_step_decision d;
+    uint64_t n = 0;
+    if (gw_step_adapt_last(r->step, &n, &d) != GW_OK || n == 0 ||
+        (run->n_adapt > 0 && run->adapt[run->n_adapt - 1].bound_at == d.bound_at + 1)) {
+        return GW_OK;
+    }
+    record *to = add(run);
+    if (!to) {
+        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to note a choice");
+    }
+    to->step = d.step + 1;
+    to->bound_at = d.bound_at + 1;
+    to->alpha = d.alpha;
+    to->budget = d.budget;
+    to->error = d.error;
+    to->bytes = d.bytes;
+    to->uniform_bytes = d.uniform_bytes;
+    to->lower_bound_bytes = d.lower_bound;
+    to->waited = d.waited;
+    to->measure_seconds = d.measure_seconds;
+    to->solve_seconds = d.solve_seconds;
+    to->outcome = OUTCOMES[d.outcome];
+    to->words = strdup(d.text);
+    to->own_words = true;
+    for (uint32_t i = 0; i < run->n_layers; i++) {
+        gw_params params;
+        gw_route route;
+        if (gw_step_planned(r->step, i, &params, &route) != GW_OK || !params.codec ||
+            gw_params_print(&params, to->specs[i], sizeof to->specs[i]) != GW_OK) {
+            (void)snprintf(to->specs[i], sizeof to->specs[i], "dense");
+        }
+    }
+    return to->words ? GW_OK : gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for words");
+}
+
+static void drop_last(gw_cli_run *run)
+{
+    record *one = &run->adapt[--run->n_adapt];
+    free(one->specs);
+    if (one->own_words) {
+        free((void *)(uintptr_t)one->words);
+    }
+}
+
+void gw_cli_adapt_cut(gw_cli_run *run, uint64_t last)
+{
+    while (run->n_adapt > 0 && run->adapt[run->n_adapt - 1].bound_at > last + 1) {
+        drop_last(run);
+    }
+}
+
+void gw_cli_adapt_free(gw_cli_run *run)
+{
+    while (run->n_adapt > 0) {
+        drop_last(run);
+    }
+    free(run->adapt);
+    run->adapt = NULL;
+}
+
+/* ---- run.json ---- */
+
+json_t *gw_cli_adapt_json(const gw_cli_run *run)
+{
+    json_t *array = json_array();
+    for (size_t i = 0; array && i < run->n_adapt; i++) {
+        json_t *one = gw_cli_record_json(&ADAPT, &run->adapt[i]), *specs = json_array();
+        for (size_t l = 0; specs && l < run->n_layers; l++) {
+            (void)json_array_append_new(specs, json_string(run->adapt[i].specs[l]));
+        }
+        if (json_object_set_new(one, "layers", specs) != 0 ||
+            json_array_append_new(array, one) != 0) {
+            json_decref(array);
+            return NULL;
+        }
+    }
+    return array;
+}
+
+gw_status gw_cli_adapt_read(gw_cli_run *run, const json_t *root, gw_why *why)
+{
+    const json_t *array = json_object_get(root, "adapt");
+    if (!array) {
+        return GW_OK;
+    }
+    for (size_t i = 0; i < json_array_size(array); i++) {
+        char where[64];
+        const json_t *one = json_array_get(array, i), *specs = json_object_get(one, "layers");
+        record *to = add(run);
+        (void)snprintf(where, sizeof where, "run.json: adapt[%zu]", i);
+        if (!to || json_array_size(specs) != run->n_layers) {
+            return gw_cli_train_fail(why, GW_ERR_CORRUPT, "%s has not a spec for every layer",
+                                     where);
+        }
+        const gw_status status = gw_cli_record_read(&ADAPT, one, 1, where, to, why);
+        if (status != GW_OK) {
+            return status;
+        }
+        for (size_t l = 0; l < run->n_layers; l++) {
+            const char *text = json_string_value(json_array_get(specs, l));
+            (void)snprintf(to->specs[l], sizeof to->specs[l], "%s", text ? text : "");
+        }
+    }
+    return json_is_array(array)
+               ? GW_OK
+               : gw_cli_train_fail(why, GW_ERR_CORRUPT, "run.json: 'adapt' is not an array");
+}

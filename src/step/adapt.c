@@ -1,0 +1,235 @@
+/* The timetable of choosing during training, and what ranks tell each other. Everything here runs between steps, on the
+ * caller's thread. */
+#include "step/adapt.h"
+
+#include "base/numeric.h"
+#include "base/pages.h"
+
+#include <gradwire/frame.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- words with the other ranks ---- */
+
+static gw_status fail_all(gw_step *s, gw_status status, gw_why *why)
+{
+    const gw_why said = *why;
+    gw_step_fail(s, status, &said);
+    return status;
+}
+
+static gw_status post(gw_step_adapt *a, const void *own, size_t bytes, void *all, gw_why *why)
+{
+    gw_comm *comm = a->step->side;
+    for (uint32_t i = 0; i < comm->ranks; i++) {
+        a->sizes[i] = bytes;
+        a->sizes[comm->ranks + i] = i * bytes;
+    }
+    const gw_status status = comm->table->allgatherv(comm, own, bytes, all, a->sizes,
+                                                     a->sizes + comm->ranks, &a->request, why);
+    return status == GW_OK ? status : fail_all(a->step, status, why);
+}
+
+static gw_status arrive(gw_step_adapt *a, gw_why *why)
+{
+    const gw_status status = gw_comm_wait(a->step->side, a->request, a->step->config.timeout, why);
+    a->request = NULL;
+    return status == GW_OK ? status : fail_all(a->step, status, why);
+}
+
+/* ---- the timetable ---- */
+
+uint64_t gw_step_adapt_bound(const gw_step_adapt *a)
+{
+    return a->window + 2 * a->lag;
+}
+
+void gw_step_adapt_resume(gw_step_adapt *a, uint64_t number, int live)
+{
+    (void)pthread_mutex_lock(&a->lock);
+    a->handed = a->measured = 0;
+    a->solve = a->solved = 0;
+    (void)pthread_mutex_unlock(&a->lock);
+    a->live = live;
+    a->waited = 0;
+    memset(a->own, 0, a->table * sizeof *a->own);
+    a->next = (gw_step_decision){.step = number, .bound_at = number + gw_step_adapt_bound(a) + 1};
+}
+
+static gw_status send_tables(gw_step_adapt *a, gw_why *why)
+{
+    a->waited |= (uint32_t)gw_step_adapt_idle(a);
+    a->own[GW_TABLE_WAITED] = a->waited;
+    return post(a, a->own, a->table * sizeof *a->own, a->all, why);
+}
+
+/* Means over ranks, summed in their order. */
+static gw_status take_tables(gw_step_adapt *a, gw_why *why)
+{
+    gw_status status = a->request == NULL ? send_tables(a, why) : GW_OK; /* resumed in between */
+    status = status == GW_OK ? arrive(a, why) : status;
+    if (status != GW_OK) {
+        return status;
+    }
+    const uint32_t ranks = a->step->config.comm->ranks, caller = gw_fp_enter();
+    for (size_t i = 0; i < a->table; i++) {
+        double sum = 0;
+        for (uint32_t r = 0; r < ranks; r++) {
+            sum += a->all[r * a->table + i];
+        }
+        a->mean[i] = sum / ranks;
+    }
+    for (uint32_t r = 0; r < ranks; r++) {
+        const double seconds = a->all[r * a->table + GW_TABLE_SECONDS];
+        a->next.measure_seconds =
+            seconds > a->next.measure_seconds ? seconds : a->next.measure_seconds;
+    }
+    gw_fp_leave(caller);
+    gw_step_adapt_ask(a);
+    return GW_OK;
+}
+
+/* What ranks tell each other before a choice binds. */
+enum { SAID_CHECKSUM, SAID_WAITED, SAID_SECONDS, SAID };
+
+static gw_status compare(gw_step_adapt *a, gw_why *why)
+{
+    const gw_comm *comm = a->step->side;
+    const uint64_t checksum =
+        gw_payload_hash(a->chosen, a->n * sizeof *a->chosen, a->hash ^ a->next.step);
+    double own[SAID] = {0};
+    memcpy(&own[SAID_CHECKSUM], &checksum, sizeof checksum);
+    own[SAID_WAITED] = a->waited;
+    own[SAID_SECONDS] = a->next.solve_seconds;
+    gw_status status = post(a, own, sizeof own, a->said, why);
+    status = status == GW_OK ? arrive(a, why) : status;
+    for (uint32_t r = 0; r < comm->ranks && status == GW_OK; r++) {
+        const double *said = a->said + (size_t)r * SAID;
+        uint64_t theirs, first;
+        memcpy(&theirs, &said[SAID_CHECKSUM], sizeof theirs);
+        memcpy(&first, &a->said[SAID_CHECKSUM], sizeof first);
+        if (theirs != first) {
+            status = GW_FAIL(why, GW_ERR_DISAGREE,
+                             "adapt: of the gradients of step %llu rank %u chose other levels than "
+                             "rank 0",
+                             (unsigned long long)a->next.step, r);
+            break;
+        }
+        a->next.waited += said[SAID_WAITED] != 0;
+        a->next.solve_seconds =
+            said[SAID_SECONDS] > a->next.solve_seconds ? said[SAID_SECONDS] : a->next.solve_seconds;
+    }
+    if (status == GW_ERR_DISAGREE) { /* all ranks see it: an abort could only overtake the words */
+        (void)pthread_mutex_lock(&a->step->lock);
+        a->step->status = status;
+        a->step->why = *why;
+        (void)pthread_mutex_unlock(&a->step->lock);
+    }
+    return status;
+}
+
+gw_status gw_step_adapt_plan(gw_step_adapt *a, uint32_t place, uint32_t level, gw_why *why)
+{
+    gw_adapted *l = &a->layers[place];
+    const gw_params *params = gw_route_encodes(&l->routes[level]) != 0 ? &l->levels[level] : NULL;
+    const gw_status status = gw_step_set_plan(a->step, l->layer, params, &l->routes[level], why);
+    l->level = status == GW_OK ? level : l->level;
+    return status;
+}
+
+static gw_status bind(gw_step_adapt *a, gw_why *why)
+{
+    a->waited |= (uint32_t)gw_step_adapt_idle(a);
+    gw_status status = compare(a, why);
+    for (uint32_t i = 0; i < a->n && status == GW_OK; i++) {
+        const double norm = a->mean[a->layers[i].at];
+        a->norms[i] = norm == norm ? norm : a->norms[i];
+        if (a->chosen[i] != a->layers[i].level) {
+            status = gw_step_adapt_plan(a, i, a->chosen[i], why);
+        }
+    }
+    if (status == GW_OK && !a->step->agreed) {
+        status = gw_step_agree(a->step, why);
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    a->last = a->next;
+    a->decisions++;
+    a->live = 0;
+    return GW_OK;
+}
+
+gw_status gw_step_adapt_go_on(gw_step *s, uint64_t number, gw_why *why)
+{
+    gw_step_adapt *a = s->adapt;
+    const uint64_t offset = number % a->config.every;
+    if (offset == 0) {
+        gw_step_adapt_resume(a, number, 1);
+    }
+    if (!a->live) {
+        return GW_OK;
+    }
+    if (offset < a->window) {
+        gw_step_adapt_hand(a, offset + 1);
+    }
+    if (offset == a->window - 1 + a->lag) {
+        return send_tables(a, why);
+    }
+    if (offset == a->window + a->lag) {
+        return take_tables(a, why);
+    }
+    return offset == gw_step_adapt_bound(a) ? bind(a, why) : GW_OK;
+}
+
+int gw_step_adapt_has(const gw_step *s, uint32_t layer)
+{
+    const gw_step_adapt *a = s->adapt;
+    return a != NULL && layer < a->known && a->place_of[layer] != UINT32_MAX;
+}
+
+gw_status gw_step_adapt_last(const gw_step *s, uint64_t *n, gw_step_decision *decision)
+{
+    if (s->adapt == NULL) {
+        return GW_ERR_STATE;
+    }
+    *n = s->adapt->decisions;
+    if (*n != 0) {
+        *decision = s->adapt->last;
+    }
+    return GW_OK;
+}
+
+void gw_step_adapt_end(gw_step *s)
+{
+    gw_step_adapt *a = s->adapt;
+    if (a == NULL) {
+        return;
+    }
+    if (a->request != NULL && s->status == GW_OK) { /* others may still read what is freed here */
+        (void)gw_comm_wait(s->side, a->request, s->config.timeout, NULL);
+    }
+    if (a->has_thread) {
+        (void)pthread_mutex_lock(&a->lock);
+        a->stop = 1;
+        (void)pthread_cond_broadcast(&a->changed);
+        (void)pthread_mutex_unlock(&a->lock);
+        (void)pthread_join(a->thread, NULL);
+    }
+    for (uint32_t i = 0; a->layers != NULL && i < a->n; i++) {
+        free(a->layers[i].levels);
+        free(a->layers[i].routes);
+        free(a->layers[i].bytes);
+    }
+    void *const all[] = {a->layers,   a->place_of, a->own,           a->all,  a->mean,
+                         a->norms,    a->sizes,    a->chosen,        a->said, a->copies,
+                         a->families, a->schedule, a->workspace.data};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        free(all[i]);
+    }
+    (void)pthread_cond_destroy(&a->changed);
+    (void)pthread_mutex_destroy(&a->lock);
+    free(a);
+    s->adapt = NULL;
+}

@@ -1,0 +1,570 @@
+/* Levels chosen during training: every rank the same, nothing lost on the way, and a rule for what goes wrong. */
+#include "support/check.h"
+#include "support/gen.h"
+#include "support/steps.h"
+
+#include "coll/exchange.h"
+#include "step/adapt.h"
+
+#include <math.h>
+
+enum { RANKS = 3, PERIOD = 8, BOUND = 4 /* the step of a period that goes by its choice first */ };
+
+static const steps_layer dithers[] = {{17 * 400, "dither:bits=4", "sra", 0},
+                                      {17 * 60, "dither:bits=4", "sra", 0},
+                                      {17 * 120, "dither:bits=4", "sra", GW_BF16},
+                                      {500, NULL, NULL, 0},
+                                      {17 * 80, "dither:bits=4", "sra", 0}};
+static const steps_layer topks[] = {{17 * 400, "topk:density=0.05", "gather", 0},
+                                    {17 * 60, "topk:density=0.05", "gather", 0},
+                                    {17 * 120, "topk:density=0.05", "gather", 0},
+                                    {500, NULL, NULL, 0},
+                                    {17 * 80, "topk:density=0.05", "gather", 0}};
+static const steps_layer ranks_of[] = {{17 * 400, "lowrank:rank=4", "sum", 0},
+                                       {17 * 60, "lowrank:rank=4", "sum", 0},
+                                       {17 * 120, "lowrank:rank=4", "sum", 0},
+                                       {500, NULL, NULL, 0},
+                                       {17 * 80, "lowrank:rank=4", "sum", 0}};
+enum { LAYERS = 5 };
+
+typedef struct job {
+    const steps_layer *layers;
+    const char *family, *uniform;
+    steps ends[RANKS], others[RANKS];
+    double *sums[RANKS][LAYERS]; /* of gradients */
+    int same_always;             /* every step the same gradients; set before the ranks begin */
+    double alpha;
+    gw_step_decision said[RANKS];
+} job;
+
+static void run_with(const steps_layer *layers, const char *family, const char *uniform,
+                     ranks_main *main, int same_always)
+{
+    const gw_threads_config config = {.ranks = RANKS, .ranks_per_node = 1};
+    job *j = calloc(1, sizeof *j);
+    assert_non_null(j);
+    j->layers = layers;
+    j->family = family;
+    j->uniform = uniform;
+    j->alpha = 1;
+    j->same_always = same_always;
+    ranks_run(&config, main, j);
+    free(j);
+}
+
+static void run(const steps_layer *layers, const char *family, const char *uniform,
+                ranks_main *main)
+{
+    run_with(layers, family, uniform, main, 0);
+}
+
+static gw_params parsed(const char *spec)
+{
+    gw_why why = {""};
+    gw_params p;
+    RANK_OK(gw_params_parse(&p, spec, &why), why.text);
+    return p;
+}
+
+/* fp32 layers only where sums are looked at. */
+static void begin(steps *s, const job *j, gw_comm *comm, const gw_step_adapt_config *more)
+{
+    gw_why why = {""};
+    const gw_step_config config = {.comm = comm, .lanes = 2, .seed = 5, .own_thread = 1};
+    const gw_params family = parsed(j->family);
+    gw_step_adapt_config adapt = more != NULL ? *more : (gw_step_adapt_config){0};
+    adapt.rules =
+        (gw_adapt_rules){.families = &family, .n_families = 1, .uniform = parsed(j->uniform)};
+    adapt.every = PERIOD;
+    adapt.alpha = j->alpha;
+    steps_open(s, &config, j->layers, LAYERS);
+    steps_agree(s);
+    RANK_OK(gw_step_adapt_begin(s->step, &adapt, &why), why.text);
+}
+
+/* Gradients of layers differ in size and in how they are spread, from period to period in another way, so that there
+ * is something to choose. */
+static void fill(steps *s, uint32_t layer, uint64_t step)
+{
+    steps_fill(s, layer, step + 1);
+    float *values = s->gradient[layer];
+    const uint32_t loud = step / PERIOD % 2 == 0 ? 1 : 4;
+    for (uint64_t i = 0; s->layers[layer].dtype == GW_F32 && i < s->layers[layer].elements; i++) {
+        const float x = values[i];
+        values[i] = layer == loud ? 50 * x * x * x : layer == 5 - loud ? 0.01f * x : x;
+    }
+}
+
+static void take_step(job *j, steps *s, uint64_t step)
+{
+    gw_why why = {""};
+    gw_step_result result;
+    for (uint32_t l = 0; l < s->n; l++) {
+        fill(s, l, j->same_always ? 0 : step);
+        double *sum = j->sums[s->rank][l];
+        for (uint64_t i = 0; sum != NULL && i < s->layers[l].elements; i++) {
+            sum[i] += (double)((float *)s->gradient[l])[i];
+        }
+        steps_post(s, l);
+    }
+    RANK_OK(gw_step_wait(s->step, &result, &why), why.text);
+}
+
+static gw_step_decision last(steps *s, uint64_t expected)
+{
+    gw_step_decision d = {0};
+    uint64_t n = 0;
+    RANK_OK(gw_step_adapt_last(s->step, &n, &d), "no decisions");
+    RANK_TRUE(n == expected, "another number of decisions");
+    return d;
+}
+
+static void equal_or_die(ranks *all, job *j, uint32_t rank)
+{
+    ranks_meet(all);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        RANK_TRUE(memcmp(j->ends[rank].gradient[l], j->ends[0].gradient[l],
+                         steps_bytes(&j->ends[0], l)) == 0,
+                  "replicas differ");
+    }
+    ranks_meet(all);
+}
+
+static uint32_t level_of(const steps *s, uint32_t place)
+{
+    return s->step->adapt->layers[place].level;
+}
+
+/* ---- every rank the same, also right after a switch ---- */
+
+static void same_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    begin(s, j, comm, NULL);
+    for (uint64_t step = 0; step < 2 * PERIOD + 2; step++) {
+        take_step(j, s, step);
+        equal_or_die(all, j, rank);
+        if (step == BOUND - 1) {
+            j->said[rank] = last(s, 1);
+        }
+        if (step == BOUND) { /* the first step that goes by it */
+            uint64_t sent = 0;
+            const gw_step_decision d = j->said[rank];
+            for (uint32_t l = 0; l < LAYERS; l++) {
+                gw_layer_stats stats;
+                RANK_OK(gw_step_stats(s->step, l, &stats), "stats");
+                sent += l != 3 ? stats.bytes_sent[0] + stats.bytes_sent[1] : 0;
+            }
+            if (rank == 0 && sent != d.bytes) {
+                print_error("%llu bytes, not %llu\n", (unsigned long long)sent,
+                            (unsigned long long)d.bytes);
+            }
+            RANK_TRUE(rank != 0 || sent == d.bytes, "other bytes than it said");
+            RANK_TRUE(d.outcome == GW_STEP_ADAPT_SWITCHED && d.changed != 0, "nothing was chosen");
+            RANK_TRUE(d.step == 0 && d.bound_at == BOUND, "other steps than the timetable's");
+            RANK_TRUE(d.bytes < d.uniform_bytes && d.bytes_before == d.uniform_bytes &&
+                          d.lower_bound <= d.bytes && d.lower_bound > 0,
+                      "not fewer bytes");
+            RANK_TRUE(d.error <= d.budget && d.error > 0, "above the budget");
+        }
+    }
+    RANK_TRUE(last(s, 2).step == PERIOD, "no second decision");
+    RANK_TRUE(j->said[rank].bytes == j->said[0].bytes && j->said[rank].error == j->said[0].error,
+              "ranks tell it differently");
+    steps_close(s);
+}
+
+static void ranks_choose_the_same(void **state)
+{
+    (void)state;
+    run(dithers, "dither:bits=4", "dither:bits=4", same_main);
+    run(topks, "topk:density=0.05", "topk:density=0.05", same_main);
+    run(ranks_of, "lowrank:rank=4", "lowrank:rank=4", same_main);
+    run(topks, "dither:bits=4", "topk:density=0.05", same_main);
+}
+
+/* ---- nothing is lost ---- */
+
+/* Σ sent + residuals = Σ gradients, of every layer that feeds back. */
+static void lossless_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    double *sent[LAYERS];
+    const gw_step_adapt_config more = {.least_gain = 0};
+    begin(s, j, comm, &more);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        sent[l] = calloc(s->layers[l].elements, sizeof *sent[l]);
+        j->sums[rank][l] = calloc(s->layers[l].elements, sizeof(double));
+    }
+    uint32_t switches = 0;
+    for (uint64_t step = 0; step < 4 * PERIOD; step++) {
+        const uint64_t before = s->step->adapt->decisions;
+        take_step(j, s, step);
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            for (uint64_t i = 0; i < s->layers[l].elements; i++) {
+                sent[l][i] += RANKS * (double)((float *)s->gradient[l])[i];
+            }
+        }
+        if (s->step->adapt->decisions != before) {
+            switches += last(s, before + 1).changed != 0;
+            for (uint32_t l = 0; l < LAYERS; l++) { /* only the level changed: it stays in place */
+                const gw_layer *layer = &s->step->layers[l];
+                RANK_TRUE(layer->params.codec == NULL || j->family[0] != j->uniform[0] ||
+                              gw_feedback_orphans(gw_step_feedback(s->step), layer->store_tensor) ==
+                                  0,
+                          "a residual went astray");
+            }
+        }
+    }
+    RANK_TRUE(switches > 1, "no switch to lose something in");
+    for (uint32_t l = 0; l < LAYERS; l++) { /* this rank's residual, in the sum of all */
+        gw_range range = {0};
+        const gw_layer *layer = &s->step->layers[l];
+        const float *r = gw_exchange_residual(layer->pieces[0], &range);
+        for (uint64_t i = 0; r != NULL && i < range.count; i++) {
+            j->sums[rank][l][range.first + i] -= (double)r[i];
+        }
+    }
+    ranks_meet(all);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        double worst = 0, size = 0;
+        for (uint64_t i = 0; i < s->layers[l].elements; i++) {
+            double sum = 0;
+            for (uint32_t r = 0; r < RANKS; r++) {
+                sum += j->sums[r][l][i];
+            }
+            worst = fmax(worst, fabs(sum - sent[l][i]));
+            size = fmax(size, fabs(sum));
+        }
+        RANK_TRUE(worst <= 1e-4 * size, "something was lost");
+    }
+    ranks_meet(all);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        free(sent[l]);
+        free(j->sums[rank][l]);
+    }
+    steps_close(s);
+}
+
+static void nothing_is_lost_in_a_switch(void **state)
+{
+    (void)state;
+    run(topks, "topk:density=0.05", "topk:density=0.05", lossless_main);
+    run(ranks_of, "lowrank:rank=4", "lowrank:rank=4", lossless_main);
+}
+
+/* What a power step remembers of the columns that both ranks have. */
+static void columns_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    const gw_step_config config = {.comm = comm, .seed = 5};
+    (void)all;
+    steps_open(s, &config, j->layers, LAYERS);
+    steps_agree(s);
+    for (uint64_t step = 0; step < 3; step++) {
+        take_step(j, s, step);
+    }
+    static const char *const plans[] = {"lowrank:rank=2", "lowrank:rank=6"};
+    float kept[2 * 17];
+    for (int i = 0; i < 2; i++) {
+        const gw_exchange *x = s->step->layers[0].pieces[0];
+        memcpy(kept, gw_feedback_residual(x->config.store, x->state_slot), sizeof kept);
+        steps_plan(s, 0, plans[i], "sum");
+        steps_agree(s);
+        x = s->step->layers[0].pieces[0];
+        const float *state = gw_feedback_residual(x->config.store, x->state_slot);
+        RANK_TRUE(memcmp(kept, state, sizeof kept) == 0, "columns were forgotten");
+        RANK_TRUE(kept[0] != 0 && (i == 0 || state[3 * 17] == 0), "no columns, or stale ones");
+    }
+    steps_close(s);
+}
+
+static void surviving_columns_are_kept(void **state)
+{
+    (void)state;
+    run(ranks_of, "lowrank:rank=4", "lowrank:rank=4", columns_main);
+}
+
+/* ---- the same gradients again ---- */
+
+static void again_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    const gw_exchange *pieces[LAYERS];
+    (void)all;
+    begin(s, j, comm, NULL);
+    for (uint64_t step = 0; step < PERIOD + BOUND; step++) {
+        if (step == PERIOD) {
+            for (uint32_t l = 0; l < LAYERS; l++) {
+                pieces[l] = s->step->layers[l].pieces[0];
+            }
+        }
+        take_step(j, s, step);
+    }
+    const gw_step_decision d = last(s, 2);
+    RANK_TRUE(d.outcome == GW_STEP_ADAPT_SAME && d.changed == 0, "another choice");
+    RANK_TRUE(d.bytes == d.bytes_before && d.error <= d.budget, "other bytes");
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        RANK_TRUE(pieces[l] == s->step->layers[l].pieces[0], "a layer was made anew");
+    }
+    steps_close(s);
+}
+
+static void equal_gradients_change_nothing(void **state)
+{
+    (void)state;
+    run_with(dithers, "dither:bits=4", "dither:bits=4", again_main, 1);
+}
+
+/* ---- the budget over time ---- */
+
+static void budget_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    const gw_params milder = parsed("dither:bits=6");
+    const gw_step_alpha schedule[] = {{PERIOD, 3}};
+    double budgets[4];
+    (void)all;
+    for (int turn = 0; turn < 4; turn++) { /* all critical, none, another default, a schedule */
+        const gw_step_adapt_config more = {.milder = turn < 2 ? &milder : NULL,
+                                           .eta = turn == 0 ? 0 : (double)INFINITY,
+                                           .schedule = turn == 3 ? schedule : NULL,
+                                           .n_schedule = turn == 3};
+        const job other = {.layers = j->layers,
+                           .family = j->family,
+                           .uniform = turn == 2 ? "dither:bits=6" : j->uniform,
+                           .alpha = 1};
+        begin(s, &other, comm, &more);
+        for (uint64_t step = 0; step < PERIOD + BOUND; step++) {
+            take_step(j, s, step);
+            budgets[turn] = step == BOUND ? last(s, 1).budget : budgets[turn];
+        }
+        if (turn == 3) {
+            RANK_TRUE(last(s, 2).alpha == 3 && fabs(last(s, 2).budget / budgets[3] - 3) < 1e-12,
+                      "not the schedule's budget");
+        }
+        steps_close(s);
+    }
+    RANK_TRUE(budgets[0] == budgets[2] && budgets[1] == budgets[3] && budgets[0] < budgets[1],
+              "not the budget of critical layers");
+}
+
+static void budgets_follow_their_policy(void **state)
+{
+    (void)state;
+    run_with(dithers, "dither:bits=4", "dither:bits=4", budget_main, 1);
+}
+
+/* ---- what goes wrong ---- */
+
+static void until_awaited(void *context, gw_step_adapt *a, int choice)
+{
+    (void)context;
+    (void)pthread_mutex_lock(&a->lock);
+    while (choice && !a->awaited && !a->stop) {
+        (void)pthread_cond_wait(&a->changed, &a->lock);
+    }
+    (void)pthread_mutex_unlock(&a->lock);
+}
+
+static void late_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    begin(s, j, comm, NULL);
+    s->step->adapt->hold = rank == 1 ? until_awaited : NULL;
+    for (uint64_t step = 0; step <= BOUND; step++) {
+        take_step(j, s, step);
+        equal_or_die(all, j, rank);
+    }
+    const gw_step_decision d = last(s, 1);
+    RANK_TRUE(d.waited >= 1 && d.outcome == GW_STEP_ADAPT_SWITCHED, "nobody was late");
+    steps_close(s);
+}
+
+static void a_late_rank_is_waited_for(void **state)
+{
+    (void)state;
+    run(dithers, "dither:bits=4", "dither:bits=4", late_main);
+}
+
+/* A NaN at rank 2 in layer 1, zeros everywhere in layer 4, at the time of the copies. */
+static void bad_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    begin(s, j, comm, NULL);
+    for (uint64_t step = 0; step <= BOUND; step++) {
+        gw_why why = {""};
+        gw_step_result result;
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            fill(s, l, step);
+            if (step == 0 && l == 1 && rank == 2) {
+                ((float *)s->gradient[l])[7] = NAN;
+            }
+            if (step == 0 && l == 4) {
+                memset(s->gradient[l], 0, steps_bytes(s, l));
+            }
+            steps_post(s, l);
+        }
+        RANK_OK(gw_step_wait(s->step, &result, &why), why.text);
+        RANK_TRUE(result.non_finite == (step == 0), "what is not finite");
+        equal_or_die(all, j, rank);
+    }
+    const gw_step_decision d = last(s, 1);
+    RANK_TRUE(d.not_finite == 1 && d.without_gradient == 1, "nobody saw it");
+    RANK_TRUE(strstr(d.text, "NaN") != NULL, "not in words");
+    RANK_TRUE(level_of(s, 1) == s->step->adapt->layers[1].uniform &&
+                  level_of(s, 3) == s->step->adapt->layers[3].uniform,
+              "a layer without a table has another level");
+    steps_close(s);
+}
+
+static void a_layer_without_numbers_keeps_its_level(void **state)
+{
+    (void)state;
+    run(dithers, "dither:bits=4", "dither:bits=4", bad_main);
+}
+
+static void without_budget(void *context, gw_step_adapt *a, int choice)
+{
+    (void)context;
+    for (uint32_t i = 0; choice && i < a->layers[0].n; i++) {
+        a->mean[a->layers[0].at + 1 + i] = (double)NAN;
+    }
+}
+
+static void infeasible_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    begin(s, j, comm, NULL);
+    for (uint64_t step = 0; step <= PERIOD + BOUND; step++) {
+        if (step == PERIOD) { /* the thread is idle */
+            s->step->adapt->hold = without_budget;
+        }
+        take_step(j, s, step);
+        equal_or_die(all, j, rank);
+    }
+    const gw_step_decision d = last(s, 2);
+    RANK_TRUE(d.outcome == GW_STEP_ADAPT_DEFAULT && d.bytes == d.uniform_bytes, "not the default");
+    steps_close(s);
+}
+
+static void without_a_choice_the_default(void **state)
+{
+    (void)state;
+    run(dithers, "dither:bits=4", "dither:bits=4", infeasible_main);
+}
+
+/* ---- a rank that chose otherwise ---- */
+
+static void another_table(void *context, gw_step_adapt *a, int choice)
+{
+    (void)context;
+    for (uint32_t i = 0; choice && i < a->n; i++) { /* as if there were no gradients */
+        a->mean[a->layers[i].at] = 0;
+    }
+}
+
+static void disagree_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    gw_why why = {""};
+    gw_step_result result;
+    (void)all;
+    begin(s, j, comm, NULL);
+    s->step->adapt->hold = rank == 1 ? another_table : NULL;
+    for (uint64_t step = 0; step < BOUND; step++) {
+        for (uint32_t l = 0; l < LAYERS; l++) {
+            fill(s, l, step);
+            steps_post(s, l);
+        }
+        const gw_status status = gw_step_wait(s->step, &result, &why);
+        RANK_TRUE((status == GW_OK) == (step < BOUND - 1), "not seen, or too early");
+        RANK_TRUE(status == GW_OK || status == GW_ERR_DISAGREE, "another error");
+    }
+    RANK_TRUE(strstr(why.text, "rank 1 chose other levels than rank 0") != NULL, why.text);
+    steps_close(s);
+}
+
+static void another_choice_is_named(void **state)
+{
+    (void)state;
+    run(dithers, "dither:bits=4", "dither:bits=4", disagree_main);
+}
+
+/* ---- restarts ---- */
+
+static void restart_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank], *other = &j->others[rank];
+    gw_why why = {""};
+    (void)all;
+    for (uint64_t at = 1; at <= PERIOD + BOUND; at++) {
+        begin(s, j, comm, NULL);
+        begin(other, j, comm, NULL);
+        for (uint64_t step = 0; step < at; step++) {
+            take_step(j, s, step);
+        }
+        size_t bytes = 0, written = 0;
+        RANK_OK(gw_step_adapt_save_bytes(s->step, &bytes, &why), why.text);
+        uint8_t *saved = malloc(bytes);
+        RANK_OK(gw_step_adapt_save(s->step, saved, bytes, &written, &why), why.text);
+        const gw_feedback_blob blob = steps_save(s);
+        gw_step_set_number(other->step, at);
+        saved[9] ^= 1;
+        RANK_TRUE(gw_step_adapt_load(other->step, saved, written, &why) == GW_ERR_CORRUPT,
+                  "a damaged state was taken");
+        saved[9] ^= 1;
+        RANK_OK(gw_step_adapt_load(other->step, saved, written, &why), why.text);
+        steps_agree(other);
+        gw_feedback_told told;
+        RANK_OK(gw_feedback_load(gw_step_feedback(other->step), RANKS, &blob, 1, &told, &why),
+                why.text);
+        RANK_TRUE(told.adopted == 0 && told.at_zero == 0, told.text);
+        for (uint64_t step = at; step < 2 * PERIOD + BOUND + 1; step++) {
+            take_step(j, s, step);
+            take_step(j, other, step);
+            for (uint32_t l = 0; l < LAYERS; l++) {
+                RANK_TRUE(memcmp(s->gradient[l], other->gradient[l], steps_bytes(s, l)) == 0,
+                          "it does not go on bit for bit");
+            }
+        }
+        RANK_TRUE(last(s, 3).bytes == other->step->adapt->last.bytes, "another choice");
+        free(saved);
+        free((void *)(uintptr_t)blob.bytes);
+        steps_close(other);
+        steps_close(s);
+    }
+}
+
+static void a_restart_goes_on_bit_for_bit(void **state)
+{
+    (void)state;
+    run(topks, "topk:density=0.05", "topk:density=0.05", restart_main);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(ranks_choose_the_same),
+        cmocka_unit_test(nothing_is_lost_in_a_switch),
+        cmocka_unit_test(surviving_columns_are_kept),
+        cmocka_unit_test(equal_gradients_change_nothing),
+        cmocka_unit_test(budgets_follow_their_policy),
+        cmocka_unit_test(a_late_rank_is_waited_for),
+        cmocka_unit_test(a_layer_without_numbers_keeps_its_level),
+        cmocka_unit_test(without_a_choice_the_default),
+        cmocka_unit_test(another_choice_is_named),
+        cmocka_unit_test(a_restart_goes_on_bit_for_bit),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
