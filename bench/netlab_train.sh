@@ -4,7 +4,7 @@
 # spec, and whether the order is the same. Both get RATE and DELAY; of netlab's rate 0.94 is payload.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-: "${NETLAB:?the path of netlab}" "${BUILD:=build/release}" "${RATE:=200mbit}" "${DELAY:=1us}" "${LATENCY:=61us}" "${BUFFER:=65536}" "${STEPS:=150}"
+: "${NETLAB:?the path of netlab}" "${BUILD:=build/release}" "${RATE:=200mbit}" "${DELAY:=1ms}" "${LATENCY:=1ms}" "${BUFFER:=65536}" "${STEPS:=100}"
 : "${SPECS:=dense,cast:to=bf16,natural:bits=8,dither:bits=4,topk:density=0.01,adacomp}"
 . bench/machine.sh
 machine
