@@ -261,9 +261,10 @@ static gw_status read_root(gw_cli_run *run, const json_t *root, gw_why *why)
     }
     const json_t *weights = json_object_get(root, "weights");
     const json_t *error = json_object_get(root, "error");
+    const size_t keys =
+        10 + (error ? 1u : 0u) + (json_object_get(root, "adapt") ? 1u : 0u); /* known here */
     if (!run->state || !json_is_integer(weights) || (error && !json_is_string(error)) ||
-        json_object_size(root) !=
-            (size_t)(10 + (error != NULL) + (json_object_get(root, "adapt") != NULL))) {
+        json_object_size(root) != keys) {
         return gw_cli_train_fail(why, GW_ERR_CORRUPT,
                                  "run.json: 'state', 'weights' or 'error' is wrong, or a key is "
                                  "not known here");
