@@ -143,14 +143,16 @@ def raises(kind, function, *needles):
 def main(tests):
     """Runs the functions whose names begin with test_, or those named on the command line."""
     chosen = sys.argv[1:] or [name for name in tests if name.startswith("test_")]
-    failed = 0
+    failed = skipped = 0
     for name in chosen:
         begin = time.monotonic()
         try:
             said = tests[name]()
+            skipped += isinstance(said, str)
             word = f"skip: {name}: {said}" if isinstance(said, str) else f"ok {name}"
         except Exception:
             failed += 1
             word = f"FAILED {name}\n{traceback.format_exc()}"
         print(f"{word} ({time.monotonic() - begin:.1f} s)", flush=True)
+    print(f"{len(chosen) - failed - skipped} passed, {failed} failed, {skipped} skipped")
     sys.exit(1 if failed else 0)
