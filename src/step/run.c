@@ -334,7 +334,7 @@ typedef struct patience {
 
 /* Naps grow with what was waited already: on a fast engine an answer is near, on a slow link looking often costs the
  * processor that backward and the link's own protocol need. */
-enum { YIELDS = 8, NAP_SHARE = 4, LEAST_NAP = 25, MOST_NAP = 200, IDLE_NAP = 2000 /* µs */ };
+enum { YIELDS = 16, NAP_SHARE = 4, LEAST_NAP = 25, MOST_NAP = 100, IDLE_NAP = 2000 /* µs */ };
 
 /* Sleeps until something is posted, or a little while. */
 static void rest(gw_step *s, patience *p, int idle)
