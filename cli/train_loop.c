@@ -14,7 +14,7 @@ typedef struct seat {
     gw_cli_run *run; /* NULL: not rank 0 */
     rank *rank;
     gw_cli_sampler sampler; /* rank 0's */
-    gw_cli_profile profile; /* rank 0's */
+    gw_cli_times profile; /* rank 0's */
     uint64_t saved;         /* steps of the last checkpoint; UINT64_MAX: none */
 } seat;
 
@@ -168,7 +168,7 @@ static gw_status after_step(seat *s, const rank_stats *stats, bool sampled, gw_w
     if (s->training->profile) {
         gw_why other = {""};
         const gw_status shared =
-            gw_cli_profile_add(s->run ? &s->profile : NULL, s->rank, stats, &other);
+            gw_cli_times_add(s->run ? &s->profile : NULL, s->rank, stats, &other);
         *why = status == GW_OK ? other : *why;
         status = status == GW_OK ? shared : status;
     }
@@ -215,7 +215,7 @@ static gw_status end(seat *s, uint64_t done, bool stopped, gw_why *why)
         s->run->state = stopped ? "interrupted" : "finished";
         status = gw_cli_run_write(s->run, why);
         if (status == GW_OK && s->training->profile) {
-            status = gw_cli_profile_write(&s->profile, s->rank, s->training->profile, why);
+            status = gw_cli_times_write(&s->profile, s->rank, s->training->profile, why);
         }
     }
     return gw_cli_train_agree(s->rank->comm, status, why);
@@ -258,7 +258,7 @@ gw_status gw_cli_train_rank(gw_cli_training *t, gw_comm *comm, gw_why *why)
         }
     }
     gw_cli_sampler_close(&s.sampler);
-    gw_cli_profile_free(&s.profile);
+    gw_cli_times_free(&s.profile);
     rank_destroy(s.rank);
     return status;
 }

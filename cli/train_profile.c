@@ -11,10 +11,10 @@
 
 enum { FORWARD, BACKWARD, UPDATE, SPANS };
 
-void gw_cli_profile_free(gw_cli_profile *profile)
+void gw_cli_times_free(gw_cli_times *profile)
 {
     free(profile->times);
-    *profile = (gw_cli_profile){0};
+    *profile = (gw_cli_times){0};
 }
 
 /* The largest of all ranks' numbers, in place. */
@@ -45,7 +45,7 @@ static gw_status largest(gw_comm *comm, double *numbers, size_t n, gw_why *why)
     return status;
 }
 
-static bool make_room(gw_cli_profile *p)
+static bool make_room(gw_cli_times *p)
 {
     if ((p->n_steps & (p->n_steps - 1)) != 0) {
         return true;
@@ -56,7 +56,7 @@ static bool make_room(gw_cli_profile *p)
     return more;
 }
 
-gw_status gw_cli_profile_add(gw_cli_profile *p, rank *r, const rank_stats *stats, gw_why *why)
+gw_status gw_cli_times_add(gw_cli_times *p, rank *r, const rank_stats *stats, gw_why *why)
 {
     const size_t n = r->model->n_params;
     const double forward = stats->forward_seconds;
@@ -90,7 +90,7 @@ static int by_value(const void *a, const void *b)
 }
 
 /* Median in milliseconds, to a tenth of a microsecond. `some` has room for all steps. */
-static double median_ms(const gw_cli_profile *p, size_t column, double *some)
+static double median_ms(const gw_cli_times *p, size_t column, double *some)
 {
     const size_t from = p->n_steps > 1 ? 1 : 0, n = p->n_steps - from;
     for (size_t i = 0; i < n; i++) {
@@ -109,7 +109,7 @@ static json_t *tensor_json(const param *t, double ready_ms)
     return json_pack("{s:s, s:o, s:f}", "name", t->name, "shape", shape, "ready_ms", ready_ms);
 }
 
-static json_t *job_json(const gw_cli_profile *p, const rank *r, double *some)
+static json_t *job_json(const gw_cli_times *p, const rank *r, double *some)
 {
     const size_t n = r->model->n_params;
     char device[64], software[64];
@@ -128,7 +128,7 @@ static json_t *job_json(const gw_cli_profile *p, const rank *r, double *some)
                      median_ms(p, n + UPDATE, some), "tensors", tensors);
 }
 
-gw_status gw_cli_profile_write(const gw_cli_profile *p, const rank *r, const char *path,
+gw_status gw_cli_times_write(const gw_cli_times *p, const rank *r, const char *path,
                                gw_why *why)
 {
     if (p->n_steps == 0) {
