@@ -31,8 +31,9 @@ static bool read_way(const gw_cli_place *at, const char *spec, const char *route
     if (gw_route_parse(&out->route, route, &why) != GW_OK) {
         return gw_cli_place_fail(at, "route: %s", why.text);
     }
-    if (dense && gw_route_encodes(&out->route) != 0) {
-        return gw_cli_place_fail(at, "the route encodes, and the spec is dense");
+    if (dense != (gw_route_encodes(&out->route) == 0)) {
+        return gw_cli_place_fail(at, "the route encodes %s, and the spec is %.40s",
+                                 dense ? "something" : "nothing", spec);
     }
     if (gw_route_fits(&out->route, dense ? NULL : &out->params, &why) != GW_OK) {
         return gw_cli_place_fail(at, "%s", why.text);
