@@ -5,7 +5,7 @@
 # 1gbit on 4 nodes, and on 2 nodes of 2 ranks. All of it shares this machine's cores: run it when nothing else does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-: "${NETLAB:?the path of netlab}" "${BUILD:=build/release}" "${DELAY:=1us}" "${BUFFER:=65536}" "${STEPS:=40}" "${RANDOM_PLANS:=13}"
+: "${NETLAB:?the path of netlab}" "${BUILD:=build/release}" "${DELAY:=1us}" "${BUFFER:=65536}" "${STEPS:=40}" "${RANDOM_PLANS:=12}"
 : "${SPECS:=cast:to=bf16 natural:bits=8 topk:density=0.01}" "${FORCE:=}" "${PREDICT:=build/dev/tests/bench_predict}"
 . bench/machine.sh
 one() { # MODEL RATE NODES RANKS_PER_NODE

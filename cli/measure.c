@@ -97,7 +97,7 @@ static gw_cli_measured judge(double *samples, uint32_t n)
 gw_status gw_cli_measure(gw_cli_meter *m, const char *what, gw_cli_work *work, void *arg,
                          gw_cli_measured *out, gw_why *why)
 {
-    double once = 0, samples[GW_CLI_SAMPLES];
+    double once = 0, samples[GW_CLI_SAMPLES] = {0};
     if (m->comm && m->comm->ranks > 1024) {
         return gw_cli_measure_fail(why, GW_ERR_RANGE, "more than 1024 ranks");
     }

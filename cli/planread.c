@@ -84,13 +84,14 @@ static int by_name(const void *a, const void *b)
 static bool check_names(const gw_cli_place *at, const gw_cli_plan_read *plan)
 {
     const char **names = calloc(plan->n + 1, sizeof *names);
-    bool fine = names != NULL || gw_cli_place_fail(at, "out of memory");
-    for (size_t i = 0; fine && i < plan->n; i++) {
+    bool fine = true;
+    if (!names) {
+        return gw_cli_place_fail(at, "out of memory");
+    }
+    for (size_t i = 0; i < plan->n; i++) {
         names[i] = plan->tensors[i].name;
     }
-    if (fine) {
-        qsort(names, plan->n, sizeof *names, by_name);
-    }
+    qsort(names, plan->n, sizeof *names, by_name);
     for (size_t i = 1; fine && i < plan->n; i++) {
         fine = strcmp(names[i], names[i - 1]) != 0 ||
                gw_cli_place_fail(at, "two tensors are named '%.60s'", names[i]);

@@ -157,7 +157,7 @@ static gw_status measure(seat *s, json_t *codecs, json_t *collectives)
     (void)json_object_set(s->cluster, "codecs", codecs);
     (void)json_object_set(s->cluster, "collectives", collectives);
     describe(s, s->cluster);
-    return s->values->force ? GW_OK : gw_cli_meter_verdict(&s->meter, &s->why);
+    return GW_OK;
 }
 
 static void *run_rank(void *arg)
@@ -168,8 +168,11 @@ static void *run_rank(void *arg)
     s->status = measure(s, codecs, collectives);
     json_decref(codecs);
     json_decref(collectives);
-    if (s->status != GW_OK && s->comm && s->meter.noisy == 0) {
+    if (s->status != GW_OK && s->comm) {
         s->comm->table->abort(s->comm, s->why.text[0] ? s->why.text : "its profile failed");
+    }
+    if (s->status == GW_OK && !s->values->force) { /* the same on all ranks */
+        s->status = gw_cli_meter_verdict(&s->meter, &s->why);
     }
     return NULL;
 }
@@ -320,7 +323,7 @@ static int check(const gw_cli_engine *engine, const gw_cli_args *args, values *v
     if (v->ranks_per_node == 0 || v->ranks % v->ranks_per_node != 0) {
         return gw_cli_misuse(&PAGE, "nodes need equally many ranks: give --ranks-per-node");
     }
-    *s = (seat){.engine = engine, .values = v, .ranks_per_node = v->ranks_per_node};
+    s->ranks_per_node = v->ranks_per_node;
     return take_specs(v, s);
 }
 
@@ -328,7 +331,7 @@ int gw_cli_profile_on(const gw_cli_engine *engine, int argc, char **argv)
 {
     values v = {.out = NULL};
     gw_cli_args args;
-    seat s;
+    seat s = {.engine = engine, .values = &v, .ranks_per_node = 1};
     int status = gw_cli_parse(&PAGE, argc, argv, &args, &v);
     if (status == GW_CLI_GO_ON) {
         status = check(engine, &args, &v, &s);

@@ -64,7 +64,7 @@ static gw_status copy(void *arg, uint32_t repeats, gw_why *why)
 
 static json_t *point_json(size_t n, const gw_cli_measured *e, const gw_cli_measured *d)
 {
-    return json_pack("{s:I, s:f, s:f, s:f, s:f, s:I}", "bytes", (json_int_t)(4 * n), "encode_us",
+    return json_pack("{s:I, s:f, s:f, s:f, s:f, s:I}", "bytes", 4 * (json_int_t)n, "encode_us",
                      1e6 * e->seconds, "decode_us", 1e6 * d->seconds, "encode_deviation_us",
                      1e6 * e->deviation, "decode_deviation_us", 1e6 * d->deviation, "samples",
                      (json_int_t)(e->samples < d->samples ? e->samples : d->samples));

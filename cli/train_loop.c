@@ -14,7 +14,7 @@ typedef struct seat {
     gw_cli_run *run; /* NULL: not rank 0 */
     rank *rank;
     gw_cli_sampler sampler; /* rank 0's */
-    gw_cli_times profile; /* rank 0's */
+    gw_cli_times profile;   /* rank 0's */
     uint64_t saved;         /* steps of the last checkpoint; UINT64_MAX: none */
 } seat;
 

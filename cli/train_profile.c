@@ -23,17 +23,18 @@ static gw_status largest(gw_comm *comm, double *numbers, size_t n, gw_why *why)
     const size_t bytes = n * sizeof *numbers;
     double *all = calloc(comm->ranks, bytes);
     size_t *sizes = calloc(2 * (size_t)comm->ranks, sizeof *sizes);
-    gw_status status =
-        all && sizes ? GW_OK : gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to profile");
-    for (uint32_t i = 0; i < comm->ranks && status == GW_OK; i++) {
+    gw_request request = NULL;
+    if (!all || !sizes) {
+        free(all);
+        free(sizes);
+        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to profile");
+    }
+    for (uint32_t i = 0; i < comm->ranks; i++) {
         sizes[i] = bytes;
         sizes[comm->ranks + i] = i * bytes;
     }
-    gw_request request = NULL;
-    if (status == GW_OK) {
-        status = comm->table->allgatherv(comm, numbers, bytes, all, sizes, sizes + comm->ranks,
-                                         &request, why);
-    }
+    gw_status status = comm->table->allgatherv(comm, numbers, bytes, all, sizes,
+                                               sizes + comm->ranks, &request, why);
     if (status == GW_OK) {
         status = gw_comm_wait(comm, request, GW_CLI_TRAIN_TIMEOUT, why);
     }
@@ -128,8 +129,7 @@ static json_t *job_json(const gw_cli_times *p, const rank *r, double *some)
                      median_ms(p, n + UPDATE, some), "tensors", tensors);
 }
 
-gw_status gw_cli_times_write(const gw_cli_times *p, const rank *r, const char *path,
-                               gw_why *why)
+gw_status gw_cli_times_write(const gw_cli_times *p, const rank *r, const char *path, gw_why *why)
 {
     if (p->n_steps == 0) {
         return gw_cli_train_fail(why, GW_ERR_STATE, "%.120s: no step was made to profile", path);
