@@ -12,6 +12,7 @@ int gw_cli_report(int argc, char **argv);
 int gw_cli_adapt(int argc, char **argv);
 int gw_cli_bench(int argc, char **argv);
 int gw_cli_train(int argc, char **argv);
+int gw_cli_profile(int argc, char **argv);
 int gw_cli_plan(int argc, char **argv);
 int gw_cli_advise(int argc, char **argv);
 int gw_cli_simulate(int argc, char **argv);

@@ -6,6 +6,7 @@
 
 #include "commands.h"
 #include "options.h"
+#include "profile.h"
 #include "say.h"
 #include "train.h"
 
@@ -18,6 +19,12 @@ int gw_cli_train(int argc, char **argv)
 {
     static const gw_cli_engine THREADS = {.name = "threads"};
     return gw_cli_train_on(&THREADS, argc, argv);
+}
+
+int gw_cli_profile(int argc, char **argv)
+{
+    static const gw_cli_engine THREADS = {.name = "threads"};
+    return gw_cli_profile_on(&THREADS, argc, argv);
 }
 
 static const command COMMANDS[] = {
@@ -34,6 +41,7 @@ static const command COMMANDS[] = {
     {"adapt", "a level for every layer of a file of gradients, under one error budget",
      gw_cli_adapt},
     {"bench", "speed of codecs and of exchanges on this machine", gw_cli_bench},
+    {"profile", "what codecs and links of this machine take, as a cluster file", gw_cli_profile},
     {"plan", "which tensors of a job to compress, where, along which route", gw_cli_plan},
     {"advise", "should this job compress on this cluster? in words", gw_cli_advise},
     {"simulate", "timelines written out by hand: when does each end?", gw_cli_simulate},

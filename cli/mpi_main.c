@@ -6,15 +6,17 @@
 
 #include "bench_allreduce.h"
 #include "options.h"
+#include "profile.h"
 #include "say.h"
 #include "train.h"
 
 static const char HELP[] =
     "usage: mpirun ... gradwire-mpi bench allreduce -c SPEC [options]\n"
     "       mpirun ... gradwire-mpi train [options]\n"
+    "       mpirun ... gradwire-mpi profile -o CLUSTER.json [options]\n"
     "\n"
-    "`gradwire bench allreduce` and `gradwire train` on MPI processes instead of\n"
-    "threads.\n"
+    "`gradwire bench allreduce`, `gradwire train` and `gradwire profile` on MPI\n"
+    "processes instead of threads.\n"
     "\n"
     "example:\n"
     "  mpirun -n 2 gradwire-mpi bench allreduce -c natural:bits=8 -n 25M\n"
@@ -44,6 +46,9 @@ static int run(gw_comm *comm, int argc, char **argv)
     }
     if (argc > 2 && strcmp(argv[1], "bench") == 0 && strcmp(argv[2], "allreduce") == 0) {
         return gw_cli_bench_allreduce(&engine, argc - 2, argv + 2);
+    }
+    if (argc > 1 && strcmp(argv[1], "profile") == 0) {
+        return gw_cli_profile_on(&engine, argc - 1, argv + 1);
     }
     if (argc > 1 && strcmp(argv[1], "train") == 0) {
         return gw_cli_train_on(&engine, argc - 1, argv + 1);

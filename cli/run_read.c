@@ -16,6 +16,7 @@
 
 typedef enum kind {
     TEXT,         /* char *, malloc'd */
+    MAYBE,        /* the same; NULL if the key is not there */
     COUNT,        /* uint64_t */
     REAL,         /* double, from 0 up */
     REAL_OR_NULL, /* the same, null is NaN */
@@ -78,6 +79,7 @@ static bool read_value(const json_t *value, const report *r, const key *k, void 
     void *at = (char *)out + k->offset;
     switch (k->kind) {
     case TEXT:
+    case MAYBE:
         if (!json_is_string(value)) {
             return fail(r, k->name, "is not a string");
         }
@@ -107,6 +109,9 @@ static bool read_object(const json_t *object, const report *r, const key *keys, 
     }
     for (size_t i = 0; i < n; i++) {
         const json_t *value = json_object_get(object, keys[i].name);
+        if (!value && keys[i].kind == MAYBE) {
+            continue;
+        }
         if (!value) {
             return fail(r, keys[i].name, "is missing");
         }
@@ -135,7 +140,7 @@ static bool read_object(const json_t *object, const report *r, const key *keys, 
 static void free_texts(const key *keys, size_t n, void *from)
 {
     for (size_t i = 0; i < n; i++) {
-        if (keys[i].kind == TEXT) {
+        if (keys[i].kind == TEXT || keys[i].kind == MAYBE) {
             free(*(char **)((char *)from + keys[i].offset));
         }
     }
@@ -163,6 +168,8 @@ static const key CONFIG[] = {
     {"decay", REAL, offsetof(gw_cli_runfile_config, decay)},
     {"schedule", TEXT, offsetof(gw_cli_runfile_config, schedule)},
     {"data", TEXT, offsetof(gw_cli_runfile_config, data)},
+    {"plan", MAYBE, offsetof(gw_cli_runfile_config, plan)},
+    {"plan_checksum", MAYBE, offsetof(gw_cli_runfile_config, plan_checksum)},
 };
 
 static const key LAYER[] = {

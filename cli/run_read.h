@@ -9,6 +9,7 @@
 /* Names are those of run.json. Seconds, bytes. A number that was null is NaN. */
 typedef struct gw_cli_runfile_config {
     char *model, *engine, *spec, *route, *optimiser, *schedule, *data;
+    char *plan, *plan_checksum; /* NULL: there is none */
     uint64_t ranks, ranks_per_node, batch, steps, seed, fuse_below;
     double link_bytes_per_second, latency_seconds; /* 0: no limit */
     double rate, warmup, momentum, decay;

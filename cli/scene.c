@@ -4,17 +4,9 @@
 #include <string.h>
 
 #include "assumed.h"
+#include "checksum.h"
 #include "files.h"
 #include "say.h"
-
-static uint64_t fnv1a(const uint8_t *data, size_t size)
-{
-    uint64_t hash = UINT64_C(0xcbf29ce484222325);
-    for (size_t i = 0; i < size; i++) {
-        hash = (hash ^ data[i]) * UINT64_C(0x100000001b3);
-    }
-    return hash;
-}
 
 /* The file's name without folders and extension. */
 static void base_name(const char *path, char *out, size_t size)
@@ -40,7 +32,7 @@ static bool load_job(const char *path, gw_cli_scene *out)
                           ? gw_cli_job_parse_csv((const char *)map.data, map.size, name, &out->job,
                                                  why, sizeof why)
                           : gw_cli_job_parse(map.data, map.size, &out->job, why, sizeof why);
-    out->job_hash = fnv1a(map.data, map.size);
+    out->job_hash = gw_cli_fnv1a(map.data, map.size);
     gw_cli_map_close(&map);
     if (!fine) {
         gw_cli_error("%s: %s", path, why);
@@ -56,7 +48,7 @@ static bool load_cluster(const char *path, gw_cli_scene *out)
         return false;
     }
     const bool fine = gw_cli_cluster_parse(map.data, map.size, &out->cluster, why, sizeof why);
-    out->cluster_hash = fnv1a(map.data, map.size);
+    out->cluster_hash = gw_cli_fnv1a(map.data, map.size);
     gw_cli_map_close(&map);
     if (!fine) {
         gw_cli_error("%s: %s", path, why);

@@ -30,6 +30,7 @@ typedef struct session {
     gw_cli_args args;
     gw_cli_train_options options;
     dataset *data;
+    gw_cli_train_plan plan;
     char folder[GW_CLI_RUN_PATH]; /* of the run, or of the runs' folders */
     gw_cli_run *runs;
     size_t n_runs;
@@ -98,9 +99,10 @@ static void usual_folder(const session *s, char *folder, size_t size)
     add_name(name, sizeof name, s->options.model ? s->options.model : "cnn");
     add_name(name, sizeof name, "-");
     add_name(name, sizeof name,
-             s->options.compare.count > 0 ? "compare"
-             : s->options.spec            ? s->options.spec
-                                          : "dense");
+             s->options.plan                ? s->plan.spec
+             : s->options.compare.count > 0 ? "compare"
+             : s->options.spec              ? s->options.spec
+                                            : "dense");
     (void)snprintf(folder, size, "runs/%s-%s", date, name);
 }
 
@@ -299,7 +301,9 @@ static gw_status train_one(session *s, size_t i, const gw_cli_run_config *asked,
     gw_cli_training t = {.run = run,
                          .data = s->data,
                          .progress = {.on = on, .terminal = on && isatty(STDERR_FILENO)},
-                         .stop = &stop_asked};
+                         .stop = &stop_asked,
+                         .plan = run->config.plan ? &s->plan : NULL,
+                         .profile = s->options.profile};
     gw_status status = agree(s, open_run(s, run, asked, &t, why), why);
     if (status == GW_OK && s->engine->comm) {
         status = check_seen(s, run->folder, why);
@@ -423,6 +427,42 @@ static int check_runs(const session *s, const gw_cli_run_config *common)
     return GW_CLI_GO_ON;
 }
 
+/* The plan's file, as the config names it; of a run that goes on it must be what it was. */
+static gw_status read_plan(session *s, gw_cli_run_config *config, const gw_cli_run_config *base,
+                           gw_why *why)
+{
+    if (!config->plan) {
+        return GW_OK;
+    }
+    gw_status status = gw_cli_train_plan_load(config->plan, &s->plan, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (base && strcmp(s->plan.checksum, base->plan_checksum ? base->plan_checksum : "none") != 0) {
+        return gw_cli_train_fail(why, GW_ERR_DISAGREE,
+                                 "%.100s: a run goes on as it began, and this is not the plan it "
+                                 "began with",
+                                 config->plan);
+    }
+    config->spec = s->plan.spec;
+    config->route = "default";
+    config->plan_checksum = s->plan.checksum;
+    return gw_cli_train_plan_check(&s->plan, config, why);
+}
+
+static void note_plan(const session *s, const gw_cli_run_config *c)
+{
+    const gw_cli_plan_read *p = &s->plan.read;
+    if (c->plan && is_first(s) &&
+        (c->ranks != (uint64_t)p->nodes * p->ranks_per_node ||
+         c->ranks_per_node != p->ranks_per_node)) {
+        gw_cli_note(s->args.talk, GW_CLI_NORMAL,
+                    "the plan was made for %u nodes of %u ranks; here are %llu ranks, %llu a node",
+                    p->nodes, p->ranks_per_node, (unsigned long long)c->ranks,
+                    (unsigned long long)c->ranks_per_node);
+    }
+}
+
 static int train(session *s)
 {
     gw_why why = {""};
@@ -439,6 +479,10 @@ static int train(session *s)
     }
     gw_cli_run_config common = gw_cli_train_config(&s->options, s->engine, base);
     common.steps = 1; /* not known before the data is */
+    status = agree(s, read_plan(s, &common, base, &why), &why);
+    if (status != GW_OK) {
+        return failed(s, status, &why);
+    }
     int code = check_runs(s, &common);
     if (code != GW_CLI_GO_ON) {
         return code;
@@ -460,6 +504,7 @@ static int train(session *s)
     if (status != GW_OK) {
         return failed(s, status, &why);
     }
+    note_plan(s, &common);
     catch_signals();
     openblas_set_num_threads(1); /* ranks are threads already */
     code = train_all(s, &common);
@@ -481,6 +526,7 @@ int gw_cli_train_on(const gw_cli_engine *engine, int argc, char **argv)
     }
     free(s.runs);
     dataset_destroy(s.data);
+    gw_cli_train_plan_free(&s.plan);
     gw_cli_train_options_free(&s.options);
     return status;
 }

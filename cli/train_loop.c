@@ -7,6 +7,7 @@
 #include "train_adapt.h"
 #include "train_agree.h"
 #include "train_files.h"
+#include "train_profile.h"
 #include "train_sample.h"
 
 typedef struct seat {
@@ -14,6 +15,7 @@ typedef struct seat {
     gw_cli_run *run; /* NULL: not rank 0 */
     rank *rank;
     gw_cli_sampler sampler; /* rank 0's */
+    gw_cli_times profile;   /* rank 0's */
     uint64_t saved;         /* steps of the last checkpoint; UINT64_MAX: none */
 } seat;
 
@@ -69,7 +71,9 @@ static gw_status prepare_folder(gw_cli_run *run, const rank *r, gw_why *why)
 static gw_status open_seat(seat *s, gw_comm *comm, gw_why *why)
 {
     const gw_cli_training *t = s->training;
-    const rank_config config = gw_cli_rank_config(&t->run->config, t->first_step);
+    rank_config config = gw_cli_rank_config(&t->run->config, t->first_step);
+    config.plan.entries = t->plan ? t->plan->entries : NULL;
+    config.plan.n_entries = t->plan ? t->plan->read.n : 0;
     gw_status status = rank_create(&config, t->data, comm, &s->rank, why);
     if (status != GW_OK) {
         return status; /* the others may be in the middle of theirs: no word with them here */
@@ -172,6 +176,13 @@ static gw_status after_step(seat *s, const rank_stats *stats, bool sampled, gw_w
         }
         gw_cli_progress_step(&s->training->progress, s->run);
     }
+    if (s->training->profile) {
+        gw_why other = {""};
+        const gw_status shared =
+            gw_cli_times_add(s->run ? &s->profile : NULL, s->rank, stats, &other);
+        *why = status == GW_OK ? other : *why;
+        status = status == GW_OK ? shared : status;
+    }
     return sampled ? gw_cli_train_agree(s->rank->comm, status, why) : status;
 }
 
@@ -214,6 +225,9 @@ static gw_status end(seat *s, uint64_t done, bool stopped, gw_why *why)
     if (s->run) {
         s->run->state = stopped ? "interrupted" : "finished";
         status = gw_cli_run_write(s->run, why);
+        if (status == GW_OK && s->training->profile) {
+            status = gw_cli_times_write(&s->profile, s->rank, s->training->profile, why);
+        }
     }
     return gw_cli_train_agree(s->rank->comm, status, why);
 }
@@ -255,6 +269,7 @@ gw_status gw_cli_train_rank(gw_cli_training *t, gw_comm *comm, gw_why *why)
         }
     }
     gw_cli_sampler_close(&s.sampler);
+    gw_cli_times_free(&s.profile);
     rank_destroy(s.rank);
     return status;
 }

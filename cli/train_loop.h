@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "train_checkpoint.h"
+#include "train_plan.h"
 #include "train_progress.h"
 
 typedef struct gw_cli_training {
@@ -14,7 +15,9 @@ typedef struct gw_cli_training {
     bool resumed; /* there is a checkpoint to go on from, of so many steps: */
     uint64_t first_step;
     gw_cli_progress progress;
-    atomic_int *stop; /* not 0: a signal came */
+    atomic_int *stop;              /* not 0: a signal came */
+    const gw_cli_train_plan *plan; /* NULL: none */
+    const char *profile;           /* where the job goes; NULL: nowhere */
 } gw_cli_training;
 
 /* One rank's part, called by all. On failure every rank fails, and rank 0 has written so to run.json as far as it

@@ -36,6 +36,10 @@ static const gw_cli_option OPTIONS[] = {
      "of --adapt: steps between choices (100)"},
     {"alpha", 0, GW_CLI_REAL, offsetof(values, alpha), "A",
      "of --adapt: error allowed, times the default's (1)"},
+    {"plan", 0, GW_CLI_TEXT, offsetof(values, plan), "FILE",
+     "codec and route of every tensor, as `gradwire plan -o` wrote them"},
+    {"profile", 0, GW_CLI_TEXT, offsetof(values, profile), "FILE",
+     "write when gradients were ready: a JOB for `gradwire plan`"},
     {"link", 0, GW_CLI_RATE, offsetof(values, link), "RATE",
      "of each node, each way: 1gbit, 200mbit; 0 no limit (0)"},
     {"latency", 0, GW_CLI_TIME, offsetof(values, latency), "T", "of that link: 1ms, 50us (0)"},
@@ -77,11 +81,14 @@ static const gw_cli_page PAGE = {
         "mpirun they are MPI processes. Leaves a run folder: run.json and a checkpoint.\n"
         "Ctrl-C ends after the step under way, with a checkpoint and the table of what is there,\n"
         "exit status 130; a second one kills. More: docs/train.md.",
-    .example = "  gradwire train\n"
-               "  gradwire train --link 200mbit --latency 1ms --target 90% \\\n"
-               "      --compare dense,cast:to=bf16,natural:bits=8,adacomp\n"
-               "  gradwire train --compare dither:bits=4,adapt/dither:bits=4\n"
-               "  gradwire train --resume runs/20260131-120000-cnn-dense",
+    .example =
+        "  gradwire train\n"
+        "  gradwire train --link 200mbit --latency 1ms --target 90% \\\n"
+        "      --compare dense,cast:to=bf16,natural:bits=8,adacomp\n"
+        "  gradwire train --compare dither:bits=4,adapt/dither:bits=4\n"
+        "  gradwire train --profile cnn.json && gradwire plan cnn.json --nodes 4 --link 1gbit \\\n"
+        "      -c natural:bits=8 -o plan.json && gradwire train --plan plan.json\n"
+        "  gradwire train --resume runs/20260131-120000-cnn-dense",
     .options = OPTIONS,
     .n_options = sizeof OPTIONS / sizeof OPTIONS[0],
 };
@@ -258,6 +265,14 @@ static int check(const gw_cli_engine *engine, const gw_cli_args *args, const val
     if (v->spec && v->compare.count > 0) {
         return gw_cli_misuse(&PAGE, "-c is one spec and --compare several: give one of them");
     }
+    if (v->plan && (v->spec || v->compare.count > 0 || v->route || v->adapt)) {
+        return gw_cli_misuse(&PAGE, "--plan says codec and route of every tensor: -c, --compare, "
+                                    "--route and --adapt are not for it");
+    }
+    if (v->profile && (v->compare.count > 0 || (given(v->seeds) && v->seeds > 1))) {
+        return gw_cli_misuse(&PAGE,
+                             "--profile is of one run: --compare and --seeds are not for it");
+    }
     if (v->out && v->resume) {
         return gw_cli_misuse(&PAGE, "--resume goes on in its own folder: --out is not for it");
     }
@@ -384,6 +399,10 @@ gw_cli_run_config gw_cli_train_config(const gw_cli_train_options *o, const gw_cl
     c.engine = engine->name;
     c.spec = text_or(o->spec, c.spec);
     c.route = text_or(o->route, c.route);
+    c.plan = text_or(o->plan, c.plan);
+    if (c.plan) { /* which says how tensors go together */
+        c.fuse_below = 0;
+    }
     c.optimiser = text_or(o->optimiser, c.optimiser);
     c.schedule = text_or(o->schedule, c.schedule);
     c.data = text_or(is_text_model(name) ? o->text : o->images, c.data);
@@ -478,6 +497,9 @@ gw_status gw_cli_train_check(const gw_cli_run_config *c, gw_why *why)
     if (!(c->rate > 0) || !(c->momentum < 1)) {
         return gw_cli_train_fail(why, GW_ERR_RANGE, "--rate is above 0, --momentum below 1");
     }
+    if (c->plan) {
+        return GW_OK; /* its own file was read strictly */
+    }
     status = plan_param(&trained.plan, &any, &plan, why);
     if (status != GW_OK) {
         gw_why words = *why;
@@ -497,6 +519,10 @@ gw_status gw_cli_train_unused(const gw_cli_train_options *o, const gw_cli_run_co
     if (is_text_model(config->model) ? o->images : o->text) {
         return gw_cli_train_fail(why, GW_ERR_ARG, "%s does not read %s", config->model,
                                  o->images ? "--images" : "--text");
+    }
+    if (config->plan && (o->spec || o->route)) {
+        return gw_cli_train_fail(why, GW_ERR_ARG,
+                                 "the run has a plan: -c and --route are not for it");
     }
     if (!isnan(o->momentum) && strcmp(config->optimiser, "adam") == 0) {
         return gw_cli_train_fail(why, GW_ERR_ARG, "--momentum is sgd's; adam has its own");

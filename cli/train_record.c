@@ -39,10 +39,18 @@ static json_t *value_of(const gw_cli_field *field, const void *record)
     }
 }
 
+static bool is_absent(const gw_cli_field *field, const void *record)
+{
+    return field->kind == GW_CLI_FIELD_MAYBE && !*(const char *const *)place(field, record);
+}
+
 json_t *gw_cli_record_json(const gw_cli_fields *fields, const void *record)
 {
     json_t *object = json_object();
     for (size_t i = 0; object && i < fields->count; i++) {
+        if (is_absent(&fields->items[i], record)) {
+            continue;
+        }
         if (json_object_set_new(object, fields->items[i].key,
                                 value_of(&fields->items[i], record)) != 0) {
             json_decref(object);
@@ -75,22 +83,28 @@ gw_status gw_cli_record_read(const gw_cli_fields *fields, const json_t *object, 
                              const char *where, void *record, gw_why *why)
 {
     static const char *const KINDS[] = {"a whole number from 0", "a number or null", "a text",
-                                        "true or false"};
+                                        "true or false", "a text"};
+    size_t known = fields->count + more;
     if (!json_is_object(object)) {
         return gw_cli_train_fail(why, GW_ERR_CORRUPT, "%s: not an object", where);
     }
     for (size_t i = 0; i < fields->count; i++) {
         const gw_cli_field *field = &fields->items[i];
         const json_t *value = json_object_get(object, field->key);
+        if (!value && field->kind == GW_CLI_FIELD_MAYBE) {
+            *(const char **)((char *)record + field->offset) = NULL;
+            known--;
+            continue;
+        }
         if (!value || !set(field, value, record)) {
             return gw_cli_train_fail(why, GW_ERR_CORRUPT, "%s: '%s' is %s%s", where, field->key,
                                      value ? "not " : "missing", value ? KINDS[field->kind] : "");
         }
     }
-    return json_object_size(object) == fields->count + more
+    return json_object_size(object) == known
                ? GW_OK
                : gw_cli_train_fail(why, GW_ERR_CORRUPT, "%s: %zu keys, not %zu", where,
-                                   json_object_size(object), fields->count + more);
+                                   json_object_size(object), known);
 }
 
 const gw_cli_field *gw_cli_record_differs(const gw_cli_fields *fields, const void *a, const void *b)
@@ -120,6 +134,7 @@ void gw_cli_record_text(const gw_cli_field *field, const void *record, char *tex
         (void)snprintf(text, size, "%s", *(const bool *)at ? "true" : "false");
         break;
     default:
-        (void)snprintf(text, size, "%s", *(const char *const *)at);
+        (void)snprintf(text, size, "%s",
+                       is_absent(field, record) ? "none" : *(const char *const *)at);
     }
 }

@@ -10,6 +10,7 @@ enum { GW_CLI_RUN_PATH = 1024 };
 
 typedef struct gw_cli_run_config {
     const char *model, *engine, *spec, *route, *optimiser, *schedule, *data;
+    const char *plan, *plan_checksum; /* the file; NULL: none */
     uint64_t ranks, ranks_per_node, batch, steps, seed, fuse_below, warmup;
     double link, latency; /* bytes a second, seconds */
     double rate, momentum, decay;
@@ -19,7 +20,7 @@ typedef struct gw_cli_run_layer {
     const char *name, *kind, *spec, *route;
     uint64_t elements, bytes_sent, dense_bytes;
     bool fused;
-    char name_text[64], spec_text[192], route_text[GW_ROUTE_TEXT]; /* of a run that is under way */
+    char name_text[80], spec_text[192], route_text[GW_ROUTE_TEXT]; /* of a run that is under way */
 } gw_cli_run_layer;
 
 typedef struct gw_cli_run_step {

@@ -46,7 +46,9 @@ static const gw_cli_field CONFIG_FIELDS[] = {
     NUMBER(config, momentum),
     NUMBER(config, decay),
     TEXT(config, schedule),
-    TEXT(config, data)};
+    TEXT(config, data),
+    {"plan", GW_CLI_FIELD_MAYBE, offsetof(config, plan)},
+    {"plan_checksum", GW_CLI_FIELD_MAYBE, offsetof(config, plan_checksum)}};
 const gw_cli_fields GW_CLI_RUN_CONFIG = FIELDS(CONFIG_FIELDS);
 
 typedef gw_cli_run_layer layer;

@@ -4,18 +4,30 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* ---- the layers ---- */
 
-static void plan_text(const planned *p, gw_cli_run_layer *to)
+/* The shape that the codec is told of, as the step tells it. */
+static gw_params params_of(const rank *r, const plan_layer *l)
 {
-    if (!p->compressed ||
-        gw_params_print(&p->params, to->spec_text, sizeof to->spec_text) != GW_OK) {
+    gw_params params = l->how.params;
+    const param *only = r->model->params[r->plan.members[l->first]];
+    if (l->count == 1) {
+        (void)gw_params_fit_shape(&params, only->dims, only->n_dims);
+    } else {
+        (void)gw_params_fit_shape(&params, &l->elements, 1);
+    }
+    return params;
+}
+
+static void plan_text(const gw_params *params, const gw_route *route, gw_cli_run_layer *to)
+{
+    if (!params || gw_params_print(params, to->spec_text, sizeof to->spec_text) != GW_OK) {
         (void)snprintf(to->spec_text, sizeof to->spec_text, "dense");
     }
-    if (!p->compressed ||
-        (gw_route_name_of(&p->route, to->route_text, sizeof to->route_text) != GW_OK &&
-         gw_route_print(&p->route, to->route_text, sizeof to->route_text) != GW_OK)) {
+    if (!route || (gw_route_name_of(route, to->route_text, sizeof to->route_text) != GW_OK &&
+                   gw_route_print(route, to->route_text, sizeof to->route_text) != GW_OK)) {
         (void)snprintf(to->route_text, sizeof to->route_text, "dense");
     }
     to->name = to->name_text;
@@ -27,7 +39,7 @@ gw_status gw_cli_describe_layers(gw_cli_run *run, const rank *r, gw_why *why)
 {
     static const char *const KINDS[] = {"bias", "linear", "conv", "lstm", "embedding"};
     free(run->layers);
-    run->n_layers = RANK_FIRST_PARAM + r->model->n_params;
+    run->n_layers = RANK_FIRST_PARAM + r->plan.n_layers;
     run->layers = calloc(run->n_layers, sizeof *run->layers);
     run->weights = r->model->count;
     if (!run->layers) {
@@ -36,24 +48,18 @@ gw_status gw_cli_describe_layers(gw_cli_run *run, const rank *r, gw_why *why)
     gw_cli_run_layer *to = run->layers;
     *to = (gw_cli_run_layer){
         .kind = "loss", .name_text = "loss", .elements = sizeof r->said / sizeof *r->said};
-    const planned dense = {0};
-    plan_text(&dense, to++);
-    gw_status status = GW_OK;
-    for (size_t i = 0; i < r->model->n_params && status == GW_OK; i++, to++) {
-        const param *p = r->model->params[i];
-        planned plan;
-        status = plan_param(&r->config.plan, p, &plan, why);
-        to->kind = KINDS[p->kind];
-        to->elements = p->count;
-        (void)snprintf(to->name_text, sizeof to->name_text, "%s", p->name);
-        if (status == GW_OK) {
-            plan_text(&plan, to);
-        }
+    to->fused = to->elements < r->config.plan.fuse_below;
+    plan_text(NULL, NULL, to++);
+    for (size_t i = 0; i < r->plan.n_layers; i++, to++) {
+        const plan_layer *l = &r->plan.layers[i];
+        const gw_params params = params_of(r, l);
+        to->kind = KINDS[r->model->params[r->plan.members[l->first]]->kind];
+        to->elements = l->elements;
+        to->fused = l->count > 1 || l->elements < r->config.plan.fuse_below;
+        (void)snprintf(to->name_text, sizeof to->name_text, "%s", l->name);
+        plan_text(l->how.compressed ? &params : NULL, &l->how.route, to);
     }
-    for (size_t i = 0; i < run->n_layers; i++) {
-        run->layers[i].fused = run->layers[i].elements < r->config.plan.fuse_below;
-    }
-    return status;
+    return GW_OK;
 }
 
 /* ---- the error ---- */
@@ -61,8 +67,9 @@ gw_status gw_cli_describe_layers(gw_cli_run *run, const rank *r, gw_why *why)
 gw_status gw_cli_sampler_open(gw_cli_sampler *s, const rank *r, gw_why *why)
 {
     s->gradients = calloc(r->model->room, sizeof *s->gradients);
+    s->together = calloc(r->model->count, sizeof *s->together);
     s->decoded = calloc(r->model->room, sizeof *s->decoded);
-    return s->gradients && s->decoded
+    return s->gradients && s->together && s->decoded
                ? GW_OK
                : gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for samples");
 }
@@ -70,6 +77,7 @@ gw_status gw_cli_sampler_open(gw_cli_sampler *s, const rank *r, gw_why *why)
 void gw_cli_sampler_close(gw_cli_sampler *s)
 {
     free(s->gradients);
+    free(s->together);
     free(s->decoded);
     free(s->payload);
     free(s->workspace);
@@ -122,12 +130,28 @@ static double rel_error(gw_cli_sampler *s, const gw_params *params, const gw_str
     return lost == 0 ? 0 : lost / size;
 }
 
+/* The layer's gradient before the exchange, its params one behind the other. */
+static const float *kept(const gw_cli_sampler *s, const rank *r, const plan_layer *l)
+{
+    float *to = s->together;
+    for (uint32_t i = 0; i < l->count; i++) {
+        const param *p = r->model->params[r->plan.members[l->first + i]];
+        const float *from = s->gradients + (p->gradient - r->model->gradients);
+        if (l->count == 1) {
+            return from;
+        }
+        memcpy(to, from, p->count * sizeof *to);
+        to += p->count;
+    }
+    return s->together;
+}
+
 static gw_status errors(gw_cli_sampler *s, gw_cli_sample_layer *layers, const rank *r,
                         uint64_t step)
 {
     gw_status status = GW_OK;
-    for (size_t i = 0; i < r->model->n_params && status == GW_OK; i++) {
-        const param *p = r->model->params[i];
+    for (size_t i = 0; i < r->plan.n_layers && status == GW_OK; i++) {
+        const plan_layer *l = &r->plan.layers[i];
         const gw_stream stream = {.seed = r->config.seed,
                                   .step = step,
                                   .tensor = RANK_FIRST_PARAM + i,
@@ -136,8 +160,8 @@ static gw_status errors(gw_cli_sampler *s, gw_cli_sample_layer *layers, const ra
         gw_route route;
         status = gw_step_planned(r->step, RANK_FIRST_PARAM + (uint32_t)i, &params, &route);
         if (status == GW_OK && params.codec) {
-            layers[RANK_FIRST_PARAM + i].rel_error = rel_error(
-                s, &params, &stream, s->gradients + (p->gradient - r->model->gradients), p->count);
+            layers[RANK_FIRST_PARAM + i].rel_error =
+                rel_error(s, &params, &stream, kept(s, r, l), (size_t)l->elements);
         }
     }
     return status;

@@ -8,6 +8,7 @@
 /* Starts zeroed. Its own buffers, so that the error is measured after the step and beside its time. */
 typedef struct gw_cli_sampler {
     float *gradients; /* what this rank posted: rank.kept */
+    float *together;  /* those of a layer that has several params */
     float *decoded;
     void *payload, *workspace;
     size_t payload_bytes, workspace_bytes;

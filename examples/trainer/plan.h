@@ -1,4 +1,4 @@
-/* Which tensor goes how: one spec and one route for all that is worth compressing. */
+/* Which tensor goes how: one spec and one route for all that is worth compressing, or a plan of each. */
 #ifndef TRAINER_PLAN_H
 #define TRAINER_PLAN_H
 
@@ -7,6 +7,15 @@
 
 #include <gradwire/gradwire.h>
 
+/* How one tensor goes by a plan that was made before. Neighbours of the same bucket travel as one. */
+typedef struct plan_entry {
+    const char *name;
+    uint64_t elements;
+    uint32_t bucket;
+    gw_params params; /* codec NULL: uncompressed */
+    gw_route route;
+} plan_entry;
+
 typedef struct plan_config {
     const char *spec; /* plan_spec.h; NULL or "dense": nothing is compressed */
     const char *
@@ -14,20 +23,41 @@ typedef struct plan_config {
     /* Params of fewer elements stay as they are; give the step the same number, which sends them together. Biases
      * stay as they are anyway. */
     uint64_t fuse_below;
+    /* All params of the model, in wire order, instead of the above; NULL: none. Live as long as what is made of them. */
+    const plan_entry *entries;
+    size_t n_entries;
 } plan_config;
 
 /* How one tensor goes. */
 typedef struct planned {
-    int compressed; /* 0: as it is; params and route are then not set */
-    gw_params params;
+    int compressed;   /* 0: as it is, and params are not set */
+    gw_params params; /* of the spec; of no use if it is not compressed */
     gw_route route;
 } planned;
 
+/* What goes on the wire as one tensor: params members[first] … members[first + count - 1], one behind the other. */
+typedef struct plan_layer {
+    char name[80];
+    uint32_t first, count;
+    uint64_t elements;
+    uint64_t place; /* of its first element, if all layers lay one behind the other */
+    planned how;
+} plan_layer;
+
+typedef struct wire_plan {
+    plan_layer layers[MODEL_MAX_PARAMS]; /* in the order of their first param */
+    size_t n_layers;
+    uint32_t members[MODEL_MAX_PARAMS];
+    uint32_t layer_of[MODEL_MAX_PARAMS]; /* of each param */
+    uint32_t order[MODEL_MAX_PARAMS];    /* layers, as the wire has them */
+} wire_plan;
+
 /* At the start, if the spec adapts. Unless the spec says how wide a bin of adacomp is, it is 50 for convolutions and 500 for others. */
 gw_status plan_param(const plan_config *config, const param *p, planned *out, gw_why *why);
-/* Plans params that were added to `step` as layers first, first + 1, …. */
-gw_status plan_model(const plan_config *config, const model *m, gw_step *step, uint32_t first,
-                     gw_why *why);
+/* Layers of the model's params. Entries that are not this model's are told apart by name. */
+gw_status plan_make(const plan_config *config, const model *m, wire_plan *out, gw_why *why);
+/* Adds the layers to `step`, which has `first` layers already, and plans them. */
+gw_status plan_add(const wire_plan *p, const model *m, gw_step *step, uint32_t first, gw_why *why);
 /* Begins to choose levels, if the spec says so; all ranks, after the plan is agreed. */
 gw_status plan_adapt(const plan_config *config, gw_step *step, gw_why *why);
 

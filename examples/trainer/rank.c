@@ -33,12 +33,8 @@ static gw_status create_step(rank *r, gw_why *why)
     if (status == GW_OK) {
         status = gw_step_add(r->step, "loss", &said, 1, GW_F32, &number, why);
     }
-    for (size_t i = 0; i < r->model->n_params && status == GW_OK; i++) {
-        const param *p = r->model->params[i];
-        status = gw_step_add(r->step, p->name, p->dims, p->n_dims, GW_F32, &number, why);
-    }
     if (status == GW_OK) {
-        status = plan_model(&r->config.plan, r->model, r->step, RANK_FIRST_PARAM, why);
+        status = plan_add(&r->plan, r->model, r->step, RANK_FIRST_PARAM, why);
     }
     if (status == GW_OK) {
         gw_step_set_number(r->step, r->config.first_step);
@@ -53,8 +49,10 @@ static gw_status create_batch(rank *r, gw_why *why)
     r->which = calloc(r->config.batch, sizeof *r->which);
     r->x = calloc(rows * r->data->width, sizeof *r->x);
     r->labels = calloc(rows, sizeof *r->labels);
-    r->layers = calloc(RANK_FIRST_PARAM + r->model->n_params, sizeof *r->layers);
-    return r->which != NULL && r->x != NULL && r->labels != NULL && r->layers != NULL
+    r->layers = calloc(RANK_FIRST_PARAM + r->plan.n_layers, sizeof *r->layers);
+    r->together = calloc(r->model->count, sizeof *r->together);
+    return r->which != NULL && r->x != NULL && r->labels != NULL && r->layers != NULL &&
+                   r->together != NULL
                ? GW_OK
                : trainer_fail(why, GW_ERR_MEMORY, "no memory for a batch");
 }
@@ -94,6 +92,9 @@ gw_status rank_create(const rank_config *config, const dataset *data, gw_comm *c
         status = optimiser_create(&r->optimiser, &config->optimiser, r->model->room, why);
     }
     if (status == GW_OK) {
+        status = plan_make(&config->plan, r->model, &r->plan, why);
+    }
+    if (status == GW_OK) {
         status = create_batch(r, why);
     }
     if (status == GW_OK) {
@@ -123,6 +124,7 @@ void rank_destroy(rank *r)
     free(r->x);
     free(r->labels);
     free(r->layers);
+    free(r->together);
     free(r->shares);
     free(r->share_sizes);
     free(r->share_offsets);
@@ -131,20 +133,46 @@ void rank_destroy(rank *r)
 
 /* ---- a step ---- */
 
+/* Where a layer's gradient lies: with its only param, or together. */
+static float *values_of(const rank *r, const plan_layer *l)
+{
+    return l->count == 1 ? r->model->params[r->plan.members[l->first]]->gradient
+                         : r->together + l->place;
+}
+
+/* Params of a layer that has several, to where they lie together or back. */
+static void move_members(rank *r, const plan_layer *l, int back)
+{
+    float *at = values_of(r, l);
+    for (uint32_t i = 0; i < l->count && l->count > 1; i++) {
+        const param *p = r->model->params[r->plan.members[l->first + i]];
+        memcpy(back ? p->gradient : at, back ? at : p->gradient, p->count * sizeof *at);
+        at += p->count;
+    }
+}
+
 static gw_status post(void *arg, size_t index, gw_why *why)
 {
     rank *r = arg;
     const param *p = r->model->params[index];
-    const gw_tensor gradient = {p->gradient, p->count, GW_F32};
+    const uint32_t number = r->plan.layer_of[index];
+    const plan_layer *l = &r->plan.layers[number];
+    r->ready[index] = now() - r->first_post;
     if (r->kept != NULL) {
         memcpy(r->kept + (p->gradient - r->model->gradients), p->gradient,
                p->count * sizeof *p->gradient);
     }
-    return gw_step_post(r->step, RANK_FIRST_PARAM + (uint32_t)index, &gradient, why);
+    if (++r->there[number] < l->count) {
+        return GW_OK; /* goes with the last of them */
+    }
+    r->there[number] = 0;
+    move_members(r, l, 0);
+    const gw_tensor gradient = {values_of(r, l), (size_t)l->elements, GW_F32};
+    return gw_step_post(r->step, RANK_FIRST_PARAM + number, &gradient, why);
 }
 
-/* Gradients of this rank's examples, posted one after the other, the first at *first_post. */
-static gw_status forward_backward(rank *r, double *first_post, gw_why *why)
+/* Gradients of this rank's examples, posted one after the other, the first at r->first_post. */
+static gw_status forward_backward(rank *r, gw_why *why)
 {
     const size_t rows = r->config.batch * r->data->rows;
     sampler_pick(&r->sampler, gw_step_number(r->step), r->which);
@@ -155,7 +183,7 @@ static gw_status forward_backward(rank *r, double *first_post, gw_why *why)
     r->said[SAID_LOSS] = (float)(l.sum / (double)rows);
     r->said[SAID_STOP] = r->wants_stop ? 1.0F : 0.0F;
     const gw_tensor said = {r->said, sizeof r->said / sizeof *r->said, GW_F32};
-    *first_post = now();
+    r->first_post = now();
     const gw_status status = gw_step_post(r->step, SAID_LAYER, &said, why);
     return status == GW_OK ? model_backward(r->model, rows, r->x, post, r, why) : status;
 }
@@ -164,7 +192,7 @@ static gw_status forward_backward(rank *r, double *first_post, gw_why *why)
 static gw_status count_bytes(rank *r, rank_stats *stats)
 {
     gw_status status = GW_OK;
-    for (uint32_t i = 0; i < RANK_FIRST_PARAM + r->model->n_params && status == GW_OK; i++) {
+    for (uint32_t i = 0; i < RANK_FIRST_PARAM + r->plan.n_layers && status == GW_OK; i++) {
         gw_layer_stats *l = &r->layers[i];
         status = gw_step_stats(r->step, i, l);
         if (status == GW_OK) {
@@ -178,9 +206,8 @@ static gw_status count_bytes(rank *r, rank_stats *stats)
 gw_status rank_step(rank *r, rank_stats *stats, gw_why *why)
 {
     const double begun = now();
-    double first_post = begun;
     gw_step_result result;
-    gw_status status = forward_backward(r, &first_post, why);
+    gw_status status = forward_backward(r, why);
     if (status != GW_OK) {
         return status;
     }
@@ -188,6 +215,9 @@ gw_status rank_step(rank *r, rank_stats *stats, gw_why *why)
     status = gw_step_wait(r->step, &result, why);
     if (status != GW_OK) {
         return status;
+    }
+    for (size_t i = 0; i < r->plan.n_layers; i++) {
+        move_members(r, &r->plan.layers[i], 1);
     }
     const double arrived = now();
     if (result.non_finite == 0) {
@@ -199,8 +229,8 @@ gw_status rank_step(rank *r, rank_stats *stats, gw_why *why)
                           .loss = (double)r->said[SAID_LOSS],
                           .seconds = updated - begun,
                           .wait_seconds = arrived - posted,
-                          .forward_seconds = first_post - begun,
-                          .backward_seconds = posted - first_post,
+                          .forward_seconds = r->first_post - begun,
+                          .backward_seconds = posted - r->first_post,
                           .update_seconds = updated - arrived,
                           .non_finite = result.non_finite,
                           .stop = r->said[SAID_STOP] > 0};

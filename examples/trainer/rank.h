@@ -43,7 +43,12 @@ typedef struct rank {
     int wants_stop; /* set before a step */
     float
         *kept; /* model->room floats, or NULL: gets the gradients as they are before the exchange */
-    gw_layer_stats *layers; /* of the last step: layer 0, then the model's params */
+    wire_plan plan;
+    float *together; /* where params of a layer that has several lie: at its place */
+    uint32_t there[MODEL_MAX_PARAMS]; /* of each such layer, params that are ready */
+    double first_post;                /* of the last step: when backward began, */
+    double ready[MODEL_MAX_PARAMS];   /* and seconds from there until each param's gradient was */
+    gw_layer_stats *layers;           /* of the last step: layer 0, then the plan's */
     uint32_t *which;
     float *x;
     int32_t *labels;
@@ -53,7 +58,7 @@ typedef struct rank {
 
 enum {
     RANK_FIRST_PARAM = 1
-}; /* the step's layer that is the model's param 0; before it, what ranks say */
+}; /* the step's layer that is the plan's 0; before it, what ranks say */
 
 /* Called by all ranks, with the same config. Words in config must live as long. */
 gw_status rank_create(const rank_config *config, const dataset *data, gw_comm *comm, rank **out,

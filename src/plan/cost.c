@@ -153,10 +153,18 @@ static double link_seconds(const gw_cluster_link *link, double phases, double me
            bytes / link->rate * (1 + sigma * link->spread);
 }
 
+/* Of nodes of one rank "between nodes" is all there is, of one node "inside". */
+static int same_level(const gw_cluster *c, gw_level a, gw_level b)
+{
+    return a == b || (c->ranks_per_node == 1 && a != GW_LEVEL_INTRA && b != GW_LEVEL_INTRA) ||
+           (c->nodes == 1 && a != GW_LEVEL_INTER && b != GW_LEVEL_INTER);
+}
+
 static const gw_cost_curve *measured(const gw_cluster *c, const gw_route_step *step)
 {
     for (size_t i = 0; i < c->n_collectives; i++) {
-        if (c->collectives[i].op == step->op && c->collectives[i].level == step->level) {
+        if (c->collectives[i].op == step->op &&
+            same_level(c, c->collectives[i].level, (gw_level)step->level)) {
             return &c->collectives[i].curve;
         }
     }

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`gradwire train` as its user has it: check_train.py CASE GRADWIRE [GRADWIRE_MPI]
 
-Cases: resume, interrupt, disk, compare, mpi, control. Runs are killed at lines they print and files they make, never by the clock.
+Cases: resume, interrupt, disk, compare, plan, mpi, control. Runs are killed at lines they print and files they make, never by the clock.
 """
 
 import json
@@ -220,6 +220,132 @@ def case_compare(work, images):
     assert kinds == {"loss", "bias", "linear", "lstm", "embedding"}, kinds
 
 
+MLP = [("fc3.bias", 10), ("fc3.weight", 1280), ("fc2.bias", 128), ("fc2.weight", 32768), ("fc1.bias", 256), ("fc1.weight", 200704)]
+PREDICTED = ("step_ms", "dense_ms", "bf16_ms", "all_compressed_ms", "zero_cost_ms", "lower_bound_ms", "step_high_ms", "dense_high_ms", "gap")
+
+
+def plan_file(path, ways, buckets=None, names=MLP):
+    """ways: (spec, route) of some tensors; the rest goes as it is. buckets: of each tensor."""
+    tensors = []
+    for i, (name, elements) in enumerate(names):
+        spec, route = ways.get(name, ("dense", "dense"))
+        tensors.append(dict(name=name, elements=elements, spec=spec, route=route, bucket=buckets[i] if buckets else i))
+    plan = dict(format="gradwire.plan/1", job=dict(name="mlp", checksum="x"), cluster=dict(name="c", checksum="x", nodes=2, ranks_per_node=1),
+                predicted={key: 1 for key in PREDICTED}, tensors=tensors)
+    path.write_text(json.dumps(plan))
+    return path
+
+
+def case_plan(work, images):
+    """From a run to a job to a plan to a run; a plan's run is that of the same specs and routes; what does not fit is told."""
+    # a run's job is a job, whose plan runs
+    run(*command(images, "--steps", 6), "--profile", work / "job.json", "--out", work / "profiled", "-q")
+    job = json.loads((work / "job.json").read_text())
+    assert [(t["name"], t["shape"]) for t in job["tensors"]][:2] == [("fc3.bias", [10]), ("fc3.weight", [10, 128])], job["tensors"][:2]
+    ready = [t["ready_ms"] for t in job["tensors"]]
+    assert ready == sorted(ready) and 0 < ready[-1] <= job["backward_ms"] and job["forward_ms"] > 0 and job["batch_per_rank"] == 16, job
+    run(GRADWIRE, "plan", work / "job.json", "--nodes", 2, "--link", "100mbit", "-c", "natural:bits=8", "-o", work / "made.json", "-q")
+    said = run(*command(images, "--steps", STEPS), "--plan", work / "made.json", "--out", work / "made")
+    made = run_oracle.check(work / "made")
+    assert made["config"]["plan"] == str(work / "made.json") and made["config"]["plan_checksum"].startswith("fnv1a64:"), made["config"]
+    assert "plan:made" in said.stdout and any(layer["spec"] != "dense" for layer in made["layers"]), said.stdout
+    run(GRADWIRE, "report", work / "made", "-o", work / "page.html", "-q")  # another reader, as strict
+
+    # the same bytes as without a plan, along flat and hierarchical routes, and with small tensors together
+    for spec, route, ranks in (("natural:bits=8", "sra", 2), ("topk:density=0.05", "gather", 2), ("dither:bits=4", "hier2-sra", 4)):
+        more = ["--ranks", ranks, "--ranks-per-node", ranks // 2] if ranks == 4 else []
+        name = spec.split(":")[0]
+        base = [c for c in command(images, "--steps", STEPS) if c not in ("--ranks", "2")] + (more or ["--ranks", 2])
+        run(*base, "-c", spec, "--route", route, "--out", work / f"{name}-spec", "-q")
+        for kind, buckets in (("alone", None), ("together", [0, 0, 1, 2, 3, 4])):
+            way = {tensor: (spec, route) for tensor in ("fc2.weight", "fc1.weight")}
+            plan = plan_file(work / f"{name}-{kind}.json", way, buckets)
+            run(*base, "--plan", plan, "--out", work / f"{name}-{kind}", "-q")
+            if spec.startswith("dither") and kind == "together":
+                continue  # fewer layers: other numbers, other rounding
+            if kind == "alone":
+                assert_same_end(work / f"{name}-spec", work / f"{name}-{kind}")
+        layers = run_oracle.check(work / f"{name}-together")["layers"]
+        assert [layer["name"] for layer in layers][:3] == ["loss", "fc3.bias+fc3.weight", "fc2.bias"], layers
+        assert layers[1]["fused"] and layers[1]["elements"] == 1290 and not layers[2]["fused"], layers
+    # topk draws nothing: sums of tensors that go together are those of each alone
+    weights = [(work / f"topk-{kind}" / f"checkpoint-{STEPS:06d}" / "weights.gw").read_bytes() for kind in ("alone", "together")]
+    assert weights[0] == weights[1], "what goes together is summed otherwise"
+
+    # coded together, in another order than backward's, stopped and resumed
+    order = [MLP[i] for i in (5, 4, 1, 3, 0, 2)]
+    plan = plan_file(work / "mixed.json", {name: ("topk:density=0.05", "gather") for name, _ in order[:4]}, [0, 1, 2, 2, 3, 3], order)
+    text = plan.read_text().replace('"fc1.bias", "elements": 256, "spec": "topk:density=0.05", "route": "gather"',
+                                    '"fc1.bias", "elements": 256, "spec": "sign", "route": "gather"')
+    plan.write_text(text)
+    base = command(images, "--steps", STEPS, "--plan", plan, "--checkpoint", 4)
+    run(*base, "--out", work / "mixed", "-q")
+    names = {layer["name"]: layer["spec"] for layer in run_oracle.check(work / "mixed")["layers"]}
+    assert names["fc3.weight+fc2.weight"].startswith("topk") and names["fc3.bias+fc2.bias"] == "dense" and "sign" in names["fc1.bias"], names
+    kill_at_line(base + ["--latency", "3ms", "--out", work / "mixed-broken"], 6)
+    run(GRADWIRE, "train", "--resume", work / "mixed-broken", "-q")
+    assert_same_end(work / "mixed", work / "mixed-broken")
+    plan.write_text(plan.read_text() + " ")
+    said = run(GRADWIRE, "train", "--resume", work / "mixed-broken", status=1).stderr
+    assert "not the plan it began with" in said, said
+
+    # what does not fit
+    fit = json.loads(plan_file(work / "fit.json", {}).read_text())
+    def refused(change, words):
+        wrong = json.loads(json.dumps(fit))
+        change(wrong)
+        (work / "wrong.json").write_text(json.dumps(wrong))
+        said = run(*command(images, "--steps", 2), "--plan", work / "wrong.json", "--out", work / "wrong", "-q", status=1).stderr
+        assert words in said and said.count("\n") == 1, said
+        shutil.rmtree(work / "wrong", ignore_errors=True)
+    tensor = lambda i, **of: (lambda plan: plan["tensors"][i].update(of))
+    refused(tensor(0, name="conv1.weight"), "another model: this one has no tensor 'conv1.weight'")
+    refused(tensor(0, elements=1281), "another model: 'fc3.bias' has 1281 elements there and 10 here")
+    refused(lambda plan: plan["tensors"].pop(), "another model: it does not have 'fc1.weight'")
+    refused(tensor(1, name="fc3.bias"), "tensors: two tensors are named 'fc3.bias'")
+    refused(tensor(2, spec="natural:bits=8", route="encode@gpu . flat:allgather . decode@gpu"), "is coded on a GPU")
+    refused(tensor(2, spec="natural:bits=8"), "tensors[2]: the route encodes nothing, and the spec is natural:bits=8")
+    refused(tensor(2, route="sra"), "the route encodes something, and the spec is dense")
+    refused(tensor(2, spec="zip"), "no codec named 'zip'")
+    refused(tensor(2, bucket=1, spec="natural:bits=8", route="sra"), "tensors[2]: bucket 1 goes two ways")
+    refused(tensor(2, bucket=0), "bucket 0 comes after bucket 1")
+    refused(tensor(2, elements=-1), "tensors[2].elements")
+    refused(lambda plan: plan.update(more=1), "unknown key 'more'")
+    refused(lambda plan: plan["predicted"].pop("gap"), "predicted: key 'gap' is missing")
+    refused(lambda plan: plan["cluster"].update(nodes=0), "cluster.nodes")
+    hierarchical = plan_file(work / "hierarchical.json", {"fc1.weight": ("natural:bits=8", "hier2-sra")})
+    said = run(*command(images, "--steps", 2, "--ranks-per-node", 3), "--plan", hierarchical, "--out", work / "wrong", status=1).stderr
+    assert "route of 'fc1.weight' needs nodes with equally many ranks" in said, said
+    for more in (["-c", "sign"], ["--compare", "sign"], ["--route", "sra"]):
+        assert "--plan says" in run(*command(images, "--plan", work / "fit.json", *more), status=2).stderr
+
+
+def case_profile(work, images):
+    """What is measured is a cluster file that plans can be made with. Noise is let pass here: see tests/cli/test_measure.c."""
+    del images
+    said = run(GRADWIRE, "profile", "-o", work / "one.json", "-c", "natural:bits=8", "--force", "--json")
+    one = json.loads((work / "one.json").read_text())
+    assert json.loads(said.stdout)["codecs"][0]["points"][0]["bytes"] == one["codecs"][0]["points"][0]["bytes"]
+    assert one["nodes"] == one["ranks_per_node"] == 1 and one["collectives"] == [] and "inter" not in one, one
+    run(GRADWIRE, "profile", "-o", work / "four.json", "--ranks", 4, "--ranks-per-node", 2, "--link", "1gbit", "-c", "sign", "--force")
+    four = json.loads((work / "four.json").read_text())
+    assert (four["nodes"], four["ranks_per_node"]) == (2, 2) and four["intra"]["gbit_per_s"] > four["inter"]["gbit_per_s"], four["inter"]
+    assert {(c["op"], c["level"]) for c in four["collectives"]} == {
+        (op, level) for level in ("flat", "intra")
+        for op in ("alltoall", "allgather", "reduce_scatter", "allreduce", "reduce", "gather", "broadcast")}
+    for curve in four["collectives"]:
+        times = [p["us"] for p in curve["points"]]
+        assert times == sorted(times) and all(p["samples"] >= 5 for p in curve["points"]), curve
+    job = dict(format="gradwire.job/1", name="j", tensors=[dict(name="a", shape=[1000000], ready_ms=5)])
+    (work / "job.json").write_text(json.dumps(job))
+    for more in (["--cluster", work / "four.json"], ["--cluster", work / "one.json", "--nodes", 4, "--link", "1gbit"]):
+        run(GRADWIRE, "plan", work / "job.json", *more, "-c", "sign", "-o", work / "plan.json", "-q")
+    for wrong, words in ((["-c", "zip"], "no codec named"), (["-c", "lowrank"], "in rounds"), (["--link", "1gbit"], "--ranks"), (["x"], "'x'"),
+                         (["--ranks", 4, "--ranks-per-node", 3], "equally many")):
+        assert words in run(GRADWIRE, "profile", "-o", work / "x.json", *wrong, status=2).stderr, wrong
+    assert "-o FILE" in run(GRADWIRE, "profile", status=2).stderr and not (work / "x.json").exists()
+
+
 def launcher(program):
     """The command that starts ranks of the MPI it is linked with; None: not here."""
     mpich = "libmpich" in run("ldd", program).stdout
@@ -245,6 +371,16 @@ def case_mpi(work, images):
         assert said.stdout.count("run folder") == 1, said.stdout
         assert_same_end(work / f"{name}-threads", work / f"{name}-mpi")
         assert run_oracle.check(work / f"{name}-mpi")["config"]["engine"] == "mpi"
+    plan = plan_file(work / "plan.json", {"fc1.weight": ("adacomp:bin=500", "gather")}, [0, 0, 1, 1, 2, 3])
+    for kind, begin in (("threads", []), ("mpi", [*start_ranks, "-n", "2"])):
+        program = command(images, "--plan", plan, "--steps", STEPS, "--profile", work / f"{kind}.json", "--out", work / f"plan-{kind}", "-q")
+        run(*begin, *([mpi, *program[1:]] if begin else program), env=environment)
+    assert_same_end(work / "plan-threads", work / "plan-mpi")
+    assert json.loads((work / "mpi.json").read_text())["format"] == "gradwire.job/1"
+    measured = [*start_ranks, "-n", "2", mpi, "profile", "-o", work / "cluster.json", "-c", "sign", "--force"]
+    run(*measured, env=environment)
+    cluster = json.loads((work / "cluster.json").read_text())
+    assert cluster["nodes"] * cluster["ranks_per_node"] == 2 and "mpi, 2 ranks" in cluster["measured_by"], cluster["measured_by"]
     said = run(*line, "--out", images / "train-labels-idx1-ubyte.gz" / "run", "-q", status=1, env=environment)
     assert said.stderr.count("Not a directory") == 1, said.stderr
 

@@ -13,7 +13,8 @@ import sys
 COUNT, NUMBER, MAYBE, TEXT, FLAG = "count", "number", "number or null", "text", "flag"
 CONFIG = dict(model=TEXT, engine=TEXT, ranks=COUNT, ranks_per_node=COUNT, batch=COUNT, steps=COUNT, seed=COUNT, spec=TEXT, route=TEXT,
               fuse_below=COUNT, link_bytes_per_second=NUMBER, latency_seconds=NUMBER, optimiser=TEXT, rate=NUMBER, warmup=COUNT,
-              momentum=NUMBER, decay=NUMBER, schedule=TEXT, data=TEXT)
+              momentum=NUMBER, decay=NUMBER, schedule=TEXT, data=TEXT, plan=TEXT, plan_checksum=TEXT)
+OPTIONAL = {"plan", "plan_checksum"}
 LAYER = dict(name=TEXT, kind=TEXT, elements=COUNT, spec=TEXT, route=TEXT, fused=FLAG, bytes_sent=COUNT, dense_bytes=COUNT)
 STEP = dict(step=COUNT, loss=MAYBE, seconds=NUMBER, wait_seconds=NUMBER, bytes_sent=COUNT, dense_bytes=COUNT, non_finite=COUNT)
 TEST = dict(step=COUNT, seconds=NUMBER, accuracy=NUMBER, loss=MAYBE, bits=MAYBE)
@@ -52,9 +53,9 @@ def fits(value, kind):
 
 def check_object(value, kinds, where):
     assert isinstance(value, dict), f"{where}: not an object"
-    assert set(value) == set(kinds), f"{where}: keys {sorted(set(value) ^ set(kinds))}"
+    assert set(value) - OPTIONAL == set(kinds) - OPTIONAL, f"{where}: keys {sorted(set(value) ^ set(kinds))}"
     for key, kind in kinds.items():
-        assert fits(value[key], kind), f"{where}.{key}: {value[key]!r} is not a {kind}"
+        assert key in OPTIONAL and key not in value or fits(value[key], kind), f"{where}.{key}: {value[key]!r} is not a {kind}"
 
 
 def check_order(run):

@@ -1,0 +1,44 @@
+/* Measurements that are repeated until they can be believed. */
+#ifndef GW_CLI_MEASURE_H
+#define GW_CLI_MEASURE_H
+
+#include <stdbool.h>
+
+#include <gradwire/comm.h>
+
+/* Of all measurements one after the other. Ranks that measure together see the same numbers, those of the slowest. */
+typedef struct gw_cli_meter {
+    double (*clock)(void *arg); /* seconds */
+    void *arg;
+    gw_comm *comm; /* NULL: alone */
+    /* what came of them */
+    uint32_t measured, noisy;
+    double worst; /* spread, of the noisiest */
+    char worst_of[96];
+} gw_cli_meter;
+
+/* What is timed; once for `repeats`. */
+typedef gw_status gw_cli_work(void *arg, uint32_t repeats, gw_why *why);
+
+typedef struct gw_cli_measured {
+    double seconds;   /* median of one repeat */
+    double deviation; /* a standard one, of the samples */
+    double spread;    /* between the quarters, over the median */
+    uint32_t samples;
+} gw_cli_measured;
+
+/* Beyond this spread, three times over, a measurement is noise. */
+#define GW_CLI_MOST_SPREAD 0.25
+enum { GW_CLI_SAMPLES = 9 };
+
+/* Samples until the spread is small enough, or the tries are over. `what` names it for people. */
+gw_status gw_cli_measure(gw_cli_meter *meter, const char *what, gw_cli_work *work, void *arg,
+                         gw_cli_measured *out, gw_why *why);
+/* GW_ERR_STATE, with which measurement was how noisy and what to do, if any was. */
+gw_status gw_cli_meter_verdict(const gw_cli_meter *meter, gw_why *why);
+/* Words of a failure. */
+gw_status gw_cli_measure_fail(gw_why *why, gw_status status, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
+double gw_cli_meter_now(void *unused); /* a real clock */
+
+#endif

@@ -1,0 +1,27 @@
+/* `gradwire profile`, and under mpirun `gradwire-mpi profile`: what this machine's codecs and links take. */
+#ifndef GW_CLI_PROFILE_H
+#define GW_CLI_PROFILE_H
+
+#include "engine.h"
+#include "measure.h"
+
+#include <jansson.h>
+
+int gw_cli_profile_on(const gw_cli_engine *engine, int argc, char **argv);
+
+/* The parts; called by all ranks, each of which gets the same numbers. */
+
+/* Adds gradwire.cluster/1 entries to `codecs`; rate of a memory copy, bytes a second. */
+gw_status gw_cli_profile_codecs(gw_cli_meter *meter, const char *const *specs, size_t n_specs,
+                                json_t *codecs, double *copy_rate, gw_why *why);
+/* Whether a rank can code beside its backward pass: 1, or 0 where cores are as many as ranks or fewer. */
+gw_status gw_cli_profile_workers(gw_cli_meter *meter, uint32_t *workers, gw_why *why);
+
+typedef struct gw_cli_link_fit {
+    double latency, rate, spread; /* seconds, bytes a second; rate 0: no such link */
+} gw_cli_link_fit;
+/* Adds entries to `collectives`, and fits the links. */
+gw_status gw_cli_profile_links(gw_cli_meter *meter, uint32_t ranks_per_node, json_t *collectives,
+                               gw_cli_link_fit *intra, gw_cli_link_fit *inter, gw_why *why);
+
+#endif
