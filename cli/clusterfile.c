@@ -59,11 +59,13 @@ static bool read_link(const gw_cli_place *at, const json_t *json, const char *ke
     if (!value) {
         return true;
     }
-    if (!gw_cli_strict_object(&here, value, "latency_us gbit_per_s ?message_us ?spread ?shared") ||
+    if (!gw_cli_strict_object(&here, value,
+                              "latency_us gbit_per_s ?message_us ?spread ?shared ?cpu_share") ||
         !gw_cli_strict_number(&here, value, "latency_us", 0, LONGEST_US, &latency) ||
         !gw_cli_strict_number(&here, value, "message_us", 0, LONGEST_US, &message) ||
         !gw_cli_strict_number(&here, value, "gbit_per_s", 1e-9, 1e9, &gbit) ||
         !gw_cli_strict_number(&here, value, "spread", 0, 10, &out->spread) ||
+        !gw_cli_strict_number(&here, value, "cpu_share", 0, 1, &out->cpu_share) ||
         !gw_cli_strict_bool(&here, value, "shared", &shared)) {
         return false;
     }

@@ -82,8 +82,9 @@ typedef struct seat {
 
 static json_t *link_json(const gw_cli_link_fit *l)
 {
-    return json_pack("{s:f, s:f, s:f}", "latency_us", 1e6 * l->latency, "gbit_per_s",
-                     8e-9 * l->rate, "spread", l->spread < 10 ? l->spread : 10);
+    return json_pack("{s:f, s:f, s:f, s:f}", "latency_us", 1e6 * l->latency, "gbit_per_s",
+                     8e-9 * l->rate, "spread", l->spread < 10 ? l->spread : 10, "cpu_share",
+                     l->cpu_share);
 }
 
 static json_t *source_json(const char *what, const char *how)
@@ -91,7 +92,7 @@ static json_t *source_json(const char *what, const char *how)
     return json_pack("{s:s, s:s}", "what", what, "how", how);
 }
 
-static void describe(const seat *s, json_t *cluster)
+static void describe(seat *s, json_t *cluster)
 {
     char text[256], date[32];
     const time_t now = time(NULL);
@@ -114,11 +115,13 @@ static void describe(const seat *s, json_t *cluster)
             sources, source_json("intra, inter", "fitted to the all-to-all of that level"));
     }
     if (s->meter.noisy > 0) {
-        (void)snprintf(text, sizeof text,
-                       "%u of %u vary by more than %.0f %%, the worst by %.0f "
-                       "%%: %.80s; written with --force",
-                       s->meter.noisy, s->meter.measured, 100 * GW_CLI_MOST_SPREAD,
-                       100 * s->meter.worst, s->meter.worst_of);
+        (void)snprintf(
+            text, sizeof text,
+            "%u of %u vary by more than %.0f %%, the worst by %.0f "
+            "%%: %.80s%s",
+            s->meter.noisy, s->meter.measured, 100 * GW_CLI_MOST_SPREAD, 100 * s->meter.worst,
+            s->meter.worst_of,
+            gw_cli_meter_verdict(&s->meter, &s->why) == GW_OK ? "" : "; written with --force");
         (void)json_array_append_new(sources, source_json("noise", text));
     }
     (void)json_object_set_new(cluster, "sources", sources);

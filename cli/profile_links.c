@@ -1,10 +1,17 @@
 /* What collectives take, over sizes, composed as the runtime composes them: pieces to their owners, sums there, the sums to
  * whom they belong. */
+#define _GNU_SOURCE /* SCHED_IDLE */
+#include <math.h>
+#include <pthread.h>
+#include <sched.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <gradwire/gradwire.h>
+#include <gradwire/plan.h>
 
 #include "profile.h"
 
@@ -37,9 +44,24 @@ typedef struct group {
     size_t *sizes, *at, *none, *send_at;
 } group;
 
+/* Sleeps between looks, as a step does, so that what is measured is what a step will see. */
+static gw_status nap(const group *g, gw_request request, gw_why *why)
+{
+    const struct timespec length = {0, 50000};
+    const double begun = gw_cli_meter_now(NULL);
+    int done = 0;
+    gw_status status = g->comm->table->test(g->comm, request, &done, why);
+    while (status == GW_OK && !done && gw_cli_meter_now(NULL) - begun < TIMEOUT) {
+        (void)nanosleep(&length, NULL);
+        status = g->comm->table->test(g->comm, request, &done, why);
+    }
+    return status != GW_OK || done ? status
+                                   : gw_cli_measure_fail(why, GW_ERR_TIMEOUT, "a link is stuck");
+}
+
 static gw_status finish(const group *g, gw_status posted, gw_request *request, gw_why *why)
 {
-    return posted == GW_OK ? gw_comm_wait(g->comm, *request, TIMEOUT, why) : posted;
+    return posted == GW_OK ? nap(g, *request, why) : posted;
 }
 
 static gw_status scatter(group *g, gw_why *why)
@@ -71,32 +93,37 @@ static gw_status gather_all(group *g, gw_why *why)
                   &request, why);
 }
 
-/* Only member 0 receives. */
-static gw_status gather_root(group *g, gw_why *why)
+/* Only the root receives. */
+static gw_status gather_root(group *g, uint32_t root, gw_why *why)
 {
     gw_request request = NULL;
-    const bool root = g->comm->rank == 0;
     size_t *to = g->none; /* all zero but for the root */
-    to[0] = g->piece;
-    const gw_status posted =
-        g->comm->table->alltoallv(g->comm, g->send, to, g->send_at, g->receive,
-                                  root ? g->sizes : g->send_at, g->at, &request, why);
-    return finish(g, posted, &request, why);
+    to[root] = g->piece;
+    const gw_status posted = g->comm->table->alltoallv(
+        g->comm, g->send, to, g->send_at, g->receive, g->comm->rank == root ? g->sizes : g->send_at,
+        g->at, &request, why);
+    const gw_status status = finish(g, posted, &request, why);
+    to[root] = 0;
+    return status;
 }
 
-static gw_status broadcast(group *g, gw_why *why)
+static gw_status broadcast(group *g, uint32_t root, gw_why *why)
 {
     gw_request request = NULL;
     return finish(
-        g, g->comm->table->broadcast(g->comm, g->send, g->piece * g->comm->ranks, 0, &request, why),
+        g,
+        g->comm->table->broadcast(g->comm, g->send, g->piece * g->comm->ranks, root, &request, why),
         &request, why);
 }
 
+/* Every repeat has another root: it cannot begin before it has its part of the one before, where a rank that only
+ * sends would run ahead. */
 static gw_status run(void *arg, uint32_t repeats, gw_why *why)
 {
     group *g = arg;
     gw_status status = GW_OK;
     for (uint32_t i = 0; i < repeats && status == GW_OK; i++) {
+        const uint32_t root = i % g->comm->ranks;
         if (g->parts & SCATTER) {
             status = scatter(g, why);
         }
@@ -107,10 +134,10 @@ static gw_status run(void *arg, uint32_t repeats, gw_why *why)
             status = gather_all(g, why);
         }
         if (status == GW_OK && g->parts & GATHER_ROOT) {
-            status = gather_root(g, why);
+            status = gather_root(g, root, why);
         }
         if (status == GW_OK && g->parts & BROADCAST) {
-            status = broadcast(g, why);
+            status = broadcast(g, root, why);
         }
     }
     return status;
@@ -191,6 +218,102 @@ static gw_status measure_kind(gw_cli_meter *m, group *g, const struct kind *kind
     return status;
 }
 
+/* ---- cores ---- */
+
+typedef struct counter {
+    atomic_int stop;
+    atomic_ullong count;
+} counter;
+
+/* Works when nothing else does. */
+static void *count_idle(void *arg)
+{
+    counter *c = arg;
+    volatile double x = 1;
+#ifdef SCHED_IDLE
+    const struct sched_param none = {0};
+    (void)pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);
+#endif
+    while (!atomic_load_explicit(&c->stop, memory_order_relaxed)) {
+        for (int i = 0; i < 1000; i++) {
+            x = x * 1.0000001;
+        }
+        (void)atomic_fetch_add_explicit(&c->count, 1, memory_order_relaxed);
+    }
+    return NULL;
+}
+
+/* What counts in a second beside `repeats` all-to-alls; beside none: beside a quarter of a second's sleep. */
+static gw_status pace(group *g, counter *c, uint32_t repeats, double *out, gw_why *why)
+{
+    gw_request request = NULL;
+    const struct timespec quarter = {0, 250000000};
+    gw_status status = finish(g, g->comm->table->barrier(g->comm, &request, why), &request, why);
+    const double begun = gw_cli_meter_now(NULL);
+    const unsigned long long from = atomic_load(&c->count);
+    if (repeats == 0) {
+        (void)nanosleep(&quarter, NULL);
+    } else if (status == GW_OK) {
+        status = run(g, repeats, why);
+    }
+    *out = (double)(atomic_load(&c->count) - from) / (gw_cli_meter_now(NULL) - begun);
+    return status;
+}
+
+static int by_value(const void *a, const void *b)
+{
+    const double x = *(const double *)a, y = *(const double *)b;
+    return (x > y) - (x < y);
+}
+
+/* Mean over the ranks. */
+static gw_status average(group *g, double *number, gw_why *why)
+{
+    double *own = (double *)(void *)g->send, *all = (double *)(void *)g->receive;
+    *own = *number;
+    *number = 0;
+    g->piece = sizeof *own;
+    for (uint32_t i = 0; i < g->comm->ranks; i++) {
+        g->sizes[i] = sizeof *own;
+        g->at[i] = i * sizeof *own;
+    }
+    const gw_status status = gather_all(g, why);
+    for (uint32_t i = 0; i < g->comm->ranks && status == GW_OK; i++) {
+        *number += all[i] / g->comm->ranks;
+    }
+    return status;
+}
+
+/* Of the time of cores that have nothing else to do, the share that a busy link takes: the median of a few. */
+static gw_status measure_share(group *g, double seconds, double *share, gw_why *why)
+{
+    enum { ROUNDS = 5 };
+    const uint32_t repeats = (uint32_t)ceil(0.25 / (seconds > 1e-6 ? seconds : 1e-6));
+    double shares[ROUNDS];
+    counter c = {0};
+    pthread_t thread;
+    gw_status status = GW_OK;
+    if (pthread_create(&thread, NULL, count_idle, &c) != 0) {
+        return gw_cli_measure_fail(why, GW_ERR_SYSTEM, "cannot start a thread");
+    }
+    for (int i = 0; i < ROUNDS && status == GW_OK; i++) {
+        double alone = 0, beside = 0;
+        g->parts = SCATTER;
+        set_piece(g, MOST / 4);
+        status = pace(g, &c, 0, &alone, why);
+        status = status == GW_OK ? pace(g, &c, repeats, &beside, why) : status;
+        shares[i] = alone > 0 ? 1 - beside / alone : 0;
+        status = status == GW_OK ? average(g, &shares[i], why) : status;
+    }
+    atomic_store(&c.stop, 1);
+    (void)pthread_join(thread, NULL);
+    if (status == GW_OK) {
+        qsort(shares, ROUNDS, sizeof *shares, by_value);
+        *share = fmin(fmax(shares[ROUNDS / 2], 0), 1);
+    }
+    return status;
+}
+
 /* `keep`: all collectives, into the file; else only what the fit needs. */
 static gw_status measure_level(gw_cli_meter *m, gw_comm *comm, const char *level, bool keep,
                                json_t *collectives, gw_cli_link_fit *fit, gw_why *why)
@@ -209,6 +332,9 @@ static gw_status measure_level(gw_cli_meter *m, gw_comm *comm, const char *level
         } else {
             json_decref(entry);
         }
+    }
+    if (status == GW_OK) {
+        status = measure_share(&g, fit->latency + MOST / 4 / fit->rate, &fit->cpu_share, why);
     }
     close_group(&g);
     return status;

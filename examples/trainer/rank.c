@@ -151,6 +151,14 @@ static void move_members(rank *r, const plan_layer *l, int back)
     }
 }
 
+static gw_status post_layer(rank *r, uint32_t number, gw_why *why)
+{
+    const plan_layer *l = &r->plan.layers[number];
+    move_members(r, l, 0);
+    const gw_tensor gradient = {values_of(r, l), (size_t)l->elements, GW_F32};
+    return gw_step_post(r->step, RANK_FIRST_PARAM + number, &gradient, why);
+}
+
 static gw_status post(void *arg, size_t index, gw_why *why)
 {
     rank *r = arg;
@@ -166,9 +174,7 @@ static gw_status post(void *arg, size_t index, gw_why *why)
         return GW_OK; /* goes with the last of them */
     }
     r->there[number] = 0;
-    move_members(r, l, 0);
-    const gw_tensor gradient = {values_of(r, l), (size_t)l->elements, GW_F32};
-    return gw_step_post(r->step, RANK_FIRST_PARAM + number, &gradient, why);
+    return r->config.hold ? GW_OK : post_layer(r, number, why);
 }
 
 /* Gradients of this rank's examples, posted one after the other, the first at r->first_post. */
@@ -184,8 +190,16 @@ static gw_status forward_backward(rank *r, gw_why *why)
     r->said[SAID_STOP] = r->wants_stop ? 1.0F : 0.0F;
     const gw_tensor said = {r->said, sizeof r->said / sizeof *r->said, GW_F32};
     r->first_post = now();
-    const gw_status status = gw_step_post(r->step, SAID_LAYER, &said, why);
-    return status == GW_OK ? model_backward(r->model, rows, r->x, post, r, why) : status;
+    gw_status status = r->config.hold ? GW_OK : gw_step_post(r->step, SAID_LAYER, &said, why);
+    status = status == GW_OK ? model_backward(r->model, rows, r->x, post, r, why) : status;
+    r->last_ready = now();
+    if (r->config.hold) {
+        status = status == GW_OK ? gw_step_post(r->step, SAID_LAYER, &said, why) : status;
+        for (uint32_t i = 0; i < r->plan.n_layers && status == GW_OK; i++) {
+            status = post_layer(r, r->plan.order[i], why);
+        }
+    }
+    return status;
 }
 
 /* What the links saw of the step. */
@@ -230,7 +244,7 @@ gw_status rank_step(rank *r, rank_stats *stats, gw_why *why)
                           .seconds = updated - begun,
                           .wait_seconds = arrived - posted,
                           .forward_seconds = r->first_post - begun,
-                          .backward_seconds = posted - r->first_post,
+                          .backward_seconds = r->last_ready - r->first_post,
                           .update_seconds = updated - arrived,
                           .non_finite = result.non_finite,
                           .stop = r->said[SAID_STOP] > 0};

@@ -16,6 +16,7 @@ typedef struct rank_config {
     optimiser_config optimiser;
     plan_config plan;
     uint32_t ranks_per_node; /* 0: not known */
+    int hold; /* 1: gradients are posted when backward is through, so that its times are of computing alone */
 } rank_config;
 
 typedef struct rank_stats {
@@ -46,8 +47,8 @@ typedef struct rank {
     wire_plan plan;
     float *together; /* where params of a layer that has several lie: at its place */
     uint32_t there[MODEL_MAX_PARAMS]; /* of each such layer, params that are ready */
-    double first_post;                /* of the last step: when backward began, */
-    double ready[MODEL_MAX_PARAMS];   /* and seconds from there until each param's gradient was */
+    double first_post, last_ready;    /* of the last step: when backward began, and ended; */
+    double ready[MODEL_MAX_PARAMS];   /* seconds from its begin until each param's gradient was */
     gw_layer_stats *layers;           /* of the last step: layer 0, then the plan's */
     uint32_t *which;
     float *x;

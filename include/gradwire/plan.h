@@ -41,6 +41,8 @@ typedef struct gw_timeline_rules {
     uint32_t cpu_workers;   /* 1 … GW_TIMELINE_MAX_WORKERS */
     int one_channel;        /* links inside the node and out of it are one track, as in the paper */
     int urgent_last_decode; /* 1: a decode that nothing waits for interrupts the backward pass too */
+    /* Part of what computes that a busy track needs, 0 … 1: links whose protocol runs on the cores of backward. */
+    double core_share[GW_TRACKS];
 } gw_timeline_rules;
 
 /* When an operation ran; a backward pass that was interrupted has several. `op` is UINT32_MAX for backward. */
@@ -81,6 +83,7 @@ typedef struct gw_cluster_link {
     double rate;             /* bytes a second */
     double spread;           /* deviation of the rate, as a share of it */
     int shared;              /* one for all ranks of a node, as a NIC always is */
+    double cpu_share;        /* of the cores that compute, needed while the link is busy: 0 … 1 */
 } gw_cluster_link;
 
 /* What was measured of one collective goes before what the link says. Bytes: sent or received by a rank, the more. */

@@ -69,6 +69,9 @@ static gw_status check_link(const gw_cluster_link *link, const char *what, gw_wh
     if (!(link->spread >= 0 && link->spread <= 10)) {
         return GW_FAIL(why, GW_ERR_RANGE, "%s: a spread from 0 to 10", what);
     }
+    if (!(link->cpu_share >= 0 && link->cpu_share <= 1)) {
+        return GW_FAIL(why, GW_ERR_RANGE, "%s: a cpu_share from 0 to 1", what);
+    }
     return GW_OK;
 }
 
@@ -194,6 +197,18 @@ double gw_collective_seconds(const gw_cluster *c, const gw_move *root, const gw_
     const double inside = near > 0 ? link_seconds(&c->intra, phases, near, near_bytes, sigma) : 0;
     const double outside = far > 0 ? link_seconds(&c->inter, phases, far, far_bytes, sigma) : 0;
     return larger(inside, outside);
+}
+
+double gw_lengths_seconds(const gw_cluster *c, const gw_move *root, const gw_move *other,
+                          double sigma)
+{
+    gw_move words = *root, others = other != NULL ? *other : *root;
+    gw_track track;
+    for (unsigned link = 0; link < GW_LINKS; link++) {
+        words.sent[link] = words.received[link] = 0;
+        others.sent[link] = others.received[link] = 0;
+    }
+    return gw_collective_seconds(c, &words, other != NULL ? &others : NULL, sigma, &track);
 }
 
 double gw_copy_seconds(const gw_cluster *c, double bytes, double sigma)

@@ -17,6 +17,9 @@ const gw_codec_cost *gw_cluster_codec(const gw_cluster *cluster, const gw_params
  * NULL where a node has one rank). Sets the track it keeps busy. */
 double gw_collective_seconds(const gw_cluster *cluster, const gw_move *root, const gw_move *other,
                              double sigma, gw_track *track);
+/* The same operation with next to no bytes, as it goes first where payloads' lengths depend on the data. */
+double gw_lengths_seconds(const gw_cluster *cluster, const gw_move *root, const gw_move *other,
+                          double sigma);
 double gw_copy_seconds(const gw_cluster *cluster, double bytes, double sigma);
 
 /* The same codec with the same settings; both NULL too. */

@@ -52,8 +52,12 @@ static gw_status compile(const gw_pricer *p, uint64_t elements, const gw_params 
             x->payloads = coded->kind == GW_OPERAND_BUNDLE ? coded->payloads : 1;
             out->codings++;
         } else {
-            x->seconds =
-                gw_collective_seconds(c, m, pair ? &other.move[i] : NULL, p->sigma, &x->track);
+            const gw_move *peer = pair ? &other.move[i] : NULL;
+            x->seconds = gw_collective_seconds(c, m, peer, p->sigma, &x->track);
+            if (m->before.kind == GW_OPERAND_BUNDLE &&
+                (gw_params_flags(params) & GW_CODEC_FIXED_SIZE) == 0) {
+                x->seconds += gw_lengths_seconds(c, m, peer, p->sigma);
+            }
         }
     }
     return GW_OK;
@@ -311,6 +315,8 @@ gw_status gw_pricer_create(gw_pricer *p, const gw_cluster *cluster, gw_why *why)
     size_t plain = 0, additive = 0;
     *p = (gw_pricer){.cluster = cluster, .devices = GW_DEVICE_CPU};
     p->devices |= cluster->has_gpu ? (uint32_t)GW_DEVICE_GPU : 0;
+    p->rules.core_share[GW_TRACK_INTRA] = cluster->intra.cpu_share;
+    p->rules.core_share[GW_TRACK_NIC] = cluster->inter.cpu_share;
     p->rules.cpu_workers = cluster->cpu_workers > 0 ? cluster->cpu_workers : 1;
     gw_status status = gw_route_list(GW_DEVICE_CPU, 0, NULL, 0, &plain, why);
     status = status == GW_OK ? gw_route_list(GW_DEVICE_CPU, 1, NULL, 0, &additive, why) : status;

@@ -109,6 +109,23 @@ static void finish_backward(gw_timeline *t, gw_moment *m, gw_entry *const *log)
     m->back_left = m->back < t->n ? t->compute[m->back] : 0;
 }
 
+/* An operation of a link begins that needs part of what computes. As long as both last there is more to do than is
+ * done in the time, so both go on at the same lower pace: how much longer either takes. */
+static gw_ticks share_cores(const gw_timeline *t, gw_moment *m, double share, gw_ticks ticks)
+{
+    if (m->back == t->n) {
+        return 0;
+    }
+    const gw_ticks done = m->in_back ? m->now - m->since[GW_TRACK_GPU] : 0;
+    const gw_ticks left = m->back_left - done + t->behind[m->back];
+    const gw_ticks longer = (gw_ticks)(share * (double)(ticks < left ? ticks : left));
+    m->back_left += longer;
+    if (m->in_back) {
+        m->end[GW_TRACK_GPU] += longer;
+    }
+    return longer;
+}
+
 /* ---- beginning ---- */
 
 /* Nothing but the entry about to begin is under way or waits: what came before has no part in what follows. */
@@ -147,6 +164,9 @@ static int begin(gw_timeline *t, gw_moment *m, gw_entry *const *log, unsigned se
     m->since[server] = m->now;
     m->entry[server] = entry;
     t->events++;
+    if (t->rules.core_share[track] > 0) {
+        m->end[server] += share_cores(t, m, t->rules.core_share[track], op->ticks);
+    }
     return track == GW_TRACK_CPU || m->now + left < limit;
 }
 
@@ -328,12 +348,20 @@ gw_status gw_timeline_create(gw_timeline *t, const gw_timeline_rules *rules,
         return GW_FAIL(why, GW_ERR_RANGE, "%u CPU workers: 1 to %d", rules->cpu_workers,
                        GW_TIMELINE_MAX_WORKERS);
     }
+    for (unsigned track = 0; track < GW_TRACKS; track++) {
+        const int link = track == GW_TRACK_INTRA || track == GW_TRACK_NIC;
+        if (!(rules->core_share[track] >= 0 && rules->core_share[track] <= link)) {
+            return GW_FAIL(why, GW_ERR_RANGE, "a track takes %g of the cores: 0 to 1, of a link",
+                           rules->core_share[track]);
+        }
+    }
     *t = (gw_timeline){.rules = *rules, .n = n, .servers = GW_TRACKS + rules->cpu_workers - 1};
     const size_t log = (size_t)n * max_ops + 1;
     t->compute = calloc((size_t)n + 1, sizeof *t->compute);
+    t->behind = calloc((size_t)n + 1, sizeof *t->behind);
     t->chain = calloc((size_t)n + 1, sizeof(void *));
     t->moment = calloc((size_t)n + 1, sizeof *t->moment);
-    int fine = t->compute != NULL && t->chain != NULL && t->moment != NULL;
+    int fine = t->compute != NULL && t->behind != NULL && t->chain != NULL && t->moment != NULL;
     for (unsigned q = 0; q < GW_QUEUES; q++) {
         t->log[q] = malloc(log * sizeof(gw_entry));
         t->trial_log[q] = malloc(log * sizeof(gw_entry));
@@ -344,12 +372,16 @@ gw_status gw_timeline_create(gw_timeline *t, const gw_timeline_rules *rules,
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a timeline of %u tensors", n);
     }
     memcpy(t->compute, compute, n * sizeof *compute);
+    for (uint32_t i = n; i-- > 1;) {
+        t->behind[i - 1] = t->behind[i] + compute[i];
+    }
     return GW_OK;
 }
 
 void gw_timeline_destroy(gw_timeline *t)
 {
     free(t->compute);
+    free(t->behind);
     free(t->chain);
     free(t->moment);
     for (unsigned q = 0; q < GW_QUEUES; q++) {

@@ -54,6 +54,7 @@ typedef struct gw_timeline {
     gw_timeline_rules rules;
     uint32_t n, servers;
     gw_ticks *compute;         /* n */
+    gw_ticks *behind;          /* n: compute of all later ones */
     const gw_chain **chain;    /* n: what is chosen */
     gw_ticks total[GW_TRACKS]; /* work of all chains; of the GPU's also backward */
     gw_moment *moment; /* n: just before tensor i's gradient is there, in the timeline of `chain` */

@@ -3,6 +3,7 @@
 #include "step/adapt.h"
 
 #include "base/numeric.h"
+#include "base/turn.h"
 
 #include <gradwire/errors.h>
 
@@ -10,9 +11,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#ifdef __linux__
-#    include <sys/resource.h>
-#endif
 
 /* ---- copies ---- */
 
@@ -257,15 +255,6 @@ static void choose(gw_step_adapt *a)
 
 /* ---- the thread ---- */
 
-/* Measuring takes the moments in which training waits for the network, and little of a core that is never idle: then the
- * step that needs the tables waits, and says so. */
-static void step_back(void)
-{
-#ifdef __linux__ /* where 0 is this thread; elsewhere it is the process */
-    (void)setpriority(PRIO_PROCESS, 0, 19);
-#endif
-}
-
 static int has_work(const gw_step_adapt *a)
 {
     return a->measured < a->handed || (a->solve && !a->solved);
@@ -275,7 +264,7 @@ void *gw_step_adapt_thread(void *adapt)
 {
     gw_step_adapt *a = adapt;
     (void)gw_fp_enter(); /* the thread's own for good */
-    step_back();
+    gw_turn_late(); /* if it comes too late, the step that needs the tables waits, and says so */
     (void)pthread_mutex_lock(&a->lock);
     while (!a->stop) {
         if (!has_work(a)) {

@@ -4,6 +4,7 @@
 #include "step/step.h"
 
 #include "base/divide.h"
+#include "base/turn.h"
 
 #include <math.h>
 #include <sched.h>
@@ -326,24 +327,14 @@ static gw_status too_late(const gw_step *s, gw_why *why)
 
 /* ---- the two who run it ---- */
 
-/* How the waiting goes: at once, then by turns, then asleep. */
-typedef struct patience {
-    double since; /* of the last movement */
-    uint32_t tries;
-} patience;
-
 /* Naps grow with what was waited already: on a fast engine an answer is near, on a slow link looking often costs the
  * processor that backward and the link's own protocol need. */
-enum { YIELDS = 16, NAP_SHARE = 4, LEAST_NAP = 25, MOST_NAP = 100, IDLE_NAP = 2000 /* µs */ };
+enum { NAP_SHARE = 4, LEAST_NAP = 25, MOST_NAP = 100, IDLE_NAP = 2000 /* µs */ };
 
 /* Sleeps until something is posted, or a little while. */
-static void rest(gw_step *s, patience *p, int idle)
+static void rest(gw_step *s, double since, int idle)
 {
-    if (p->tries++ < YIELDS) {
-        (void)sched_yield();
-        return;
-    }
-    const double share = 1e6 * (gw_step_now() - p->since) / NAP_SHARE;
+    const double share = 1e6 * (gw_step_now() - since) / NAP_SHARE;
     const long nap = share < LEAST_NAP ? LEAST_NAP : share > MOST_NAP ? MOST_NAP : (long)share;
     struct timespec until;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
@@ -357,7 +348,8 @@ static void rest(gw_step *s, patience *p, int idle)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-static gw_status run_once(gw_step *s, patience *p)
+/* *since: of the last movement. */
+static gw_status run_once(gw_step *s, double *since)
 {
     gw_why why = {""};
     int moved = 0, idle = 0;
@@ -365,28 +357,26 @@ static gw_status run_once(gw_step *s, patience *p)
     gw_status status = run_lanes(s, &moved, &idle, &why);
     gw_fp_leave(caller);
     if (moved || idle) {
-        p->since = gw_step_now();
+        *since = gw_step_now();
     }
-    if (status == GW_OK && !moved && !idle && gw_step_now() - p->since > s->config.timeout) {
+    if (status == GW_OK && !moved && !idle && gw_step_now() - *since > s->config.timeout) {
         status = too_late(s, &why);
     }
     if (status != GW_OK) {
         gw_step_fail(s, status, &why);
         return status;
     }
-    if (moved) {
-        p->tries = 0;
-    } else {
-        rest(s, p, idle);
+    if (!moved) {
+        rest(s, *since, idle);
     }
     return GW_OK;
 }
 
 void gw_step_run_all(gw_step *s)
 {
-    patience p = {gw_step_now(), 0};
+    double since = gw_step_now();
     while (s->status == GW_OK && s->arrived < s->n_layers) {
-        if (run_once(s, &p) != GW_OK) {
+        if (run_once(s, &since) != GW_OK) {
             return;
         }
     }
@@ -395,17 +385,18 @@ void gw_step_run_all(gw_step *s)
 void *gw_step_thread(void *step)
 {
     gw_step *s = step;
-    patience p = {gw_step_now(), 0};
+    double since = gw_step_now();
+    gw_turn_soon();
     (void)pthread_mutex_lock(&s->lock);
     while (!s->stop) {
         if (s->status != GW_OK || s->posted == 0 || s->arrived == s->n_layers) {
             (void)pthread_cond_wait(&s->changed, &s->lock);
-            p = (patience){gw_step_now(), 0};
+            since = gw_step_now();
             continue;
         }
         s->busy = 1;
         (void)pthread_mutex_unlock(&s->lock);
-        (void)run_once(s, &p);
+        (void)run_once(s, &since);
         (void)pthread_mutex_lock(&s->lock);
         s->busy = 0;
         if (s->status != GW_OK || s->arrived == s->n_layers) { /* what wait waits for */

@@ -69,6 +69,29 @@ static void noise_is_refused_by_name(void **state)
           "%s", why.text);
 }
 
+/* One of ten may vary by a third, two may not, and none by half. */
+static void a_little_noise_is_taken(void **state)
+{
+    const double one[] = {0.010}, third[] = {0.0100, 0.0100, 0.0135, 0.0135, 0.0120},
+                 much[] = {0.010, 0.010, 0.018, 0.018, 0.014};
+    gw_why why = {""};
+    (void)state;
+    for (int wild = 0; wild < 2; wild++) {
+        gw_cli_meter m = {0};
+        script s = {one, 1, 0, 0};
+        for (int i = 0; i < 18; i++) {
+            (void)measure(&m, &s, "a quiet one");
+        }
+        s = wild ? (script){much, 5, 0, 0} : (script){third, 5, 0, 0};
+        (void)measure(&m, &s, "the first");
+        assert_int_equal(gw_cli_meter_verdict(&m, &why), wild ? GW_ERR_STATE : GW_OK);
+        s = (script){third, 5, 0, 0};
+        (void)measure(&m, &s, "the second");
+        (void)measure(&m, &s, "the third");
+        assert_int_equal(gw_cli_meter_verdict(&m, &why), GW_ERR_STATE);
+    }
+}
+
 /* The first try is noise, the second is not: it counts. */
 static void a_quiet_moment_is_enough(void **state)
 {
@@ -101,10 +124,23 @@ static void samples_fit_what_is_measured(void **state)
     CHECK(found.samples >= 5 && found.samples < GW_CLI_SAMPLES, "%u samples", found.samples);
 }
 
+/* Twice as long or not: nobody waits for 20 µs. */
+static void what_is_brief_may_vary(void **state)
+{
+    const double brief[] = {20e-6, 40e-6, 20e-6, 40e-6, 60e-6};
+    gw_cli_meter m = {0};
+    script s = {brief, 5, 0, 0};
+    gw_why why = {""};
+    (void)state;
+    (void)measure(&m, &s, "brief");
+    assert_int_equal(gw_cli_meter_verdict(&m, &why), GW_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(steady_is_taken), cmocka_unit_test(noise_is_refused_by_name),
+        cmocka_unit_test(steady_is_taken),          cmocka_unit_test(noise_is_refused_by_name),
+        cmocka_unit_test(a_little_noise_is_taken),  cmocka_unit_test(what_is_brief_may_vary),
         cmocka_unit_test(a_quiet_moment_is_enough), cmocka_unit_test(samples_fit_what_is_measured)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -73,6 +73,22 @@ static void drawings(void **state)
     }
 }
 
+/* Links that need the cores that compute: both last longer, as long as both last. */
+static void links_share_cores(void **state)
+{
+    const drawing two[] = {
+        {"short", 2, {{10, OPS({N, 8})}, {10, OPS({N, 4})}}, 28},
+        {"long", 2, {{10, OPS({N, 100})}, {10, OPS({N, 4})}}, 119},
+        {"coding", 2, {{10, OPS({G, 2}, {N, 8}, {G, 2})}, {10, OPS({N, 4})}}, 30}};
+    const gw_timeline_rules half = {.cpu_workers = 1, .core_share = {[GW_TRACK_NIC] = 0.5}};
+    (void)state;
+    for (size_t i = 0; i < sizeof two / sizeof two[0]; i++) {
+        const int64_t makespan = run(two[i].tensor, two[i].n, &half);
+        CHECK(makespan == two[i].makespan, "%s ends at %lld, not %lld", two[i].figure,
+              (long long)makespan, (long long)two[i].makespan);
+    }
+}
+
 /* ---- random timelines ---- */
 
 enum { CASES = 2000, MOST = 12 };
@@ -94,7 +110,8 @@ static void draw_line(random_line *x, uint64_t *state, int links_only)
 {
     *x = (random_line){.n = 1 + (uint32_t)(word(state) % (MOST - 1)),
                        .rules = {.cpu_workers = 1 + (uint32_t)(word(state) % 3),
-                                 .one_channel = (int)(word(state) % 2)}};
+                                 .one_channel = (int)(word(state) % 2),
+                                 .core_share = {[GW_TRACK_NIC] = (double)(word(state) % 3) * 0.3}}};
     for (uint32_t i = 0; i < x->n; i++) {
         x->tensor[i] = (gw_timed_tensor){(int64_t)(word(state) % 10), x->op[i],
                                          (uint32_t)(word(state) % (links_only ? 2 : 8))};
@@ -142,8 +159,9 @@ static void what_changes_nothing(void **state)
                 y.op[i][k].ticks *= 2;
             }
         }
-        CHECK(run(y.tensor, y.n, &x.rules) == 2 * before, "seed %llu: unit",
-              (unsigned long long)seed);
+        /* sharing cores rounds to ticks */
+        CHECK(x.rules.core_share[N] > 0 || run(y.tensor, y.n, &x.rules) == 2 * before,
+              "seed %llu: unit", (unsigned long long)seed);
     }
 }
 
@@ -218,6 +236,7 @@ static void intervals_fill_their_tracks(void **state)
         size_t n = 512;
         int64_t makespan = 0, work[GW_TRACKS] = {0}, last = 0, backward = 0;
         draw_line(&x, &rng, 0);
+        x.rules.core_share[N] = 0; /* backward would last longer than it works */
         assert_int_equal(gw_timeline_run(x.tensor, x.n, &x.rules, &makespan, interval, &n, NULL),
                          GW_OK);
         for (uint32_t i = 0; i < x.n; i++) {
@@ -283,6 +302,7 @@ static void refused(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(drawings),
+                                       cmocka_unit_test(links_share_cores),
                                        cmocka_unit_test(what_changes_nothing),
                                        cmocka_unit_test(faster_is_not_slower),
                                        cmocka_unit_test(replays_are_whole),
