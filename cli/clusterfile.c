@@ -54,23 +54,26 @@ static bool read_link(const gw_cli_place *at, const json_t *json, const char *ke
 {
     const json_t *value = json_object_get(json, key);
     const gw_cli_place here = gw_cli_place_key(at, key);
-    double latency = 0, message = 0, gbit = 0;
+    double latency = 0, message = 0, gbit = 0, busy = 0;
     bool shared = false;
     if (!value) {
         return true;
     }
-    if (!gw_cli_strict_object(&here, value,
-                              "latency_us gbit_per_s ?message_us ?spread ?shared ?cpu_share") ||
+    if (!gw_cli_strict_object(
+            &here, value,
+            "latency_us gbit_per_s ?message_us ?spread ?shared ?cpu_share ?busy_us") ||
         !gw_cli_strict_number(&here, value, "latency_us", 0, LONGEST_US, &latency) ||
         !gw_cli_strict_number(&here, value, "message_us", 0, LONGEST_US, &message) ||
         !gw_cli_strict_number(&here, value, "gbit_per_s", 1e-9, 1e9, &gbit) ||
         !gw_cli_strict_number(&here, value, "spread", 0, 10, &out->spread) ||
         !gw_cli_strict_number(&here, value, "cpu_share", 0, 1, &out->cpu_share) ||
+        !gw_cli_strict_number(&here, value, "busy_us", 0, LONGEST_US, &busy) ||
         !gw_cli_strict_bool(&here, value, "shared", &shared)) {
         return false;
     }
     out->latency = latency * 1e-6;
     out->message = message * 1e-6;
+    out->busy = busy * 1e-6;
     out->rate = gbit * 1e9 / 8;
     out->shared = shared;
     return true;

@@ -82,9 +82,9 @@ typedef struct seat {
 
 static json_t *link_json(const gw_cli_link_fit *l)
 {
-    return json_pack("{s:f, s:f, s:f, s:f}", "latency_us", 1e6 * l->latency, "gbit_per_s",
+    return json_pack("{s:f, s:f, s:f, s:f, s:f}", "latency_us", 1e6 * l->latency, "gbit_per_s",
                      8e-9 * l->rate, "spread", l->spread < 10 ? l->spread : 10, "cpu_share",
-                     l->cpu_share);
+                     l->cpu_share, "busy_us", 1e6 * l->busy);
 }
 
 static json_t *source_json(const char *what, const char *how)

@@ -20,6 +20,7 @@ gw_status gw_cli_profile_workers(gw_cli_meter *meter, uint32_t *workers, gw_why 
 typedef struct gw_cli_link_fit {
     double latency, rate, spread; /* seconds, bytes a second; rate 0: no such link */
     double cpu_share;             /* of the cores, taken while the link is busy */
+    double busy;                  /* seconds more for a short operation while ranks compute */
 } gw_cli_link_fit;
 /* Adds entries to `collectives`, and fits the links. */
 gw_status gw_cli_profile_links(gw_cli_meter *meter, uint32_t ranks_per_node, json_t *collectives,

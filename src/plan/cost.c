@@ -69,6 +69,9 @@ static gw_status check_link(const gw_cluster_link *link, const char *what, gw_wh
     if (!(link->spread >= 0 && link->spread <= 10)) {
         return GW_FAIL(why, GW_ERR_RANGE, "%s: a spread from 0 to 10", what);
     }
+    if (!(link->busy >= 0 && link->busy <= LONGEST)) {
+        return GW_FAIL(why, GW_ERR_RANGE, "%s: negative or endless busy", what);
+    }
     if (!(link->cpu_share >= 0 && link->cpu_share <= 1)) {
         return GW_FAIL(why, GW_ERR_RANGE, "%s: a cpu_share from 0 to 1", what);
     }

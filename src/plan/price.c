@@ -315,6 +315,8 @@ gw_status gw_pricer_create(gw_pricer *p, const gw_cluster *cluster, gw_why *why)
     size_t plain = 0, additive = 0;
     *p = (gw_pricer){.cluster = cluster, .devices = GW_DEVICE_CPU};
     p->devices |= cluster->has_gpu ? (uint32_t)GW_DEVICE_GPU : 0;
+    p->rules.busy[GW_TRACK_INTRA] = gw_ticks_of(cluster->intra.busy);
+    p->rules.busy[GW_TRACK_NIC] = gw_ticks_of(cluster->inter.busy);
     p->rules.core_share[GW_TRACK_INTRA] = cluster->intra.cpu_share;
     p->rules.core_share[GW_TRACK_NIC] = cluster->inter.cpu_share;
     p->rules.cpu_workers = cluster->cpu_workers > 0 ? cluster->cpu_workers : 1;

@@ -111,11 +111,9 @@ static void finish_backward(gw_timeline *t, gw_moment *m, gw_entry *const *log)
 
 /* An operation of a link begins that needs part of what computes. As long as both last there is more to do than is
  * done in the time, so both go on at the same lower pace: how much longer either takes. */
-static gw_ticks share_cores(const gw_timeline *t, gw_moment *m, double share, gw_ticks ticks)
+static gw_ticks share_cores(const gw_timeline *t, gw_moment *m, unsigned track, gw_ticks ticks)
 {
-    if (m->back == t->n) {
-        return 0;
-    }
+    const double share = t->rules.core_share[track];
     const gw_ticks done = m->in_back ? m->now - m->since[GW_TRACK_GPU] : 0;
     const gw_ticks left = m->back_left - done + t->behind[m->back];
     const gw_ticks longer = (gw_ticks)(share * (double)(ticks < left ? ticks : left));
@@ -164,8 +162,8 @@ static int begin(gw_timeline *t, gw_moment *m, gw_entry *const *log, unsigned se
     m->since[server] = m->now;
     m->entry[server] = entry;
     t->events++;
-    if (t->rules.core_share[track] > 0) {
-        m->end[server] += share_cores(t, m, t->rules.core_share[track], op->ticks);
+    if (m->back < t->n && track >= GW_TRACK_INTRA) {
+        m->end[server] += t->rules.busy[track] + share_cores(t, m, track, op->ticks);
     }
     return track == GW_TRACK_CPU || m->now + left < limit;
 }
@@ -350,6 +348,10 @@ gw_status gw_timeline_create(gw_timeline *t, const gw_timeline_rules *rules,
     }
     for (unsigned track = 0; track < GW_TRACKS; track++) {
         const int link = track == GW_TRACK_INTRA || track == GW_TRACK_NIC;
+        if (rules->busy[track] < 0 || (rules->busy[track] > 0 && !link)) {
+            return GW_FAIL(why, GW_ERR_RANGE, "a track is late by %lld: 0 or more, of a link",
+                           (long long)rules->busy[track]);
+        }
         if (!(rules->core_share[track] >= 0 && rules->core_share[track] <= link)) {
             return GW_FAIL(why, GW_ERR_RANGE, "a track takes %g of the cores: 0 to 1, of a link",
                            rules->core_share[track]);

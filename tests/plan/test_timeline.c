@@ -89,6 +89,15 @@ static void links_share_cores(void **state)
     }
 }
 
+/* What a link begins beside backward takes longer, what it begins behind it does not. */
+static void links_are_late_beside_backward(void **state)
+{
+    const gw_timed_tensor two[] = {{10, OPS({N, 3})}, {20, OPS({N, 4})}};
+    const gw_timeline_rules rules = {.cpu_workers = 1, .busy = {[GW_TRACK_NIC] = 25}};
+    (void)state;
+    assert_int_equal(run(two, 2, &rules), 42); /* 10 + 3 + 25, then 4 */
+}
+
 /* ---- random timelines ---- */
 
 enum { CASES = 2000, MOST = 12 };
@@ -112,6 +121,7 @@ static void draw_line(random_line *x, uint64_t *state, int links_only)
                        .rules = {.cpu_workers = 1 + (uint32_t)(word(state) % 3),
                                  .one_channel = (int)(word(state) % 2),
                                  .core_share = {[GW_TRACK_NIC] = (double)(word(state) % 3) * 0.3}}};
+    x->rules.busy[GW_TRACK_NIC] = x->rules.core_share[N] > 0 ? (int64_t)(word(state) % 3) : 0;
     for (uint32_t i = 0; i < x->n; i++) {
         x->tensor[i] = (gw_timed_tensor){(int64_t)(word(state) % 10), x->op[i],
                                          (uint32_t)(word(state) % (links_only ? 2 : 8))};
@@ -236,6 +246,7 @@ static void intervals_fill_their_tracks(void **state)
         size_t n = 512;
         int64_t makespan = 0, work[GW_TRACKS] = {0}, last = 0, backward = 0;
         draw_line(&x, &rng, 0);
+        x.rules.busy[N] = 0;
         x.rules.core_share[N] = 0; /* backward would last longer than it works */
         assert_int_equal(gw_timeline_run(x.tensor, x.n, &x.rules, &makespan, interval, &n, NULL),
                          GW_OK);
@@ -303,6 +314,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(drawings),
                                        cmocka_unit_test(links_share_cores),
+                                       cmocka_unit_test(links_are_late_beside_backward),
                                        cmocka_unit_test(what_changes_nothing),
                                        cmocka_unit_test(faster_is_not_slower),
                                        cmocka_unit_test(replays_are_whole),
