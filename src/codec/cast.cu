@@ -2,6 +2,9 @@
 #include "codec/cast_core.h"
 #include "codec/cuda_span.h"
 
+/* Names of templates are the linker's business too: they stay in this file. */
+namespace
+{
 enum { TO, THREADS = 256 };
 
 GW_DEVICE float back(uint32_t bits, gw_dtype to)
@@ -201,5 +204,7 @@ static gw_status decode(const gw_cuda_call *call, const gw_cuda_sink *tensors, s
     gw_decode_list(shared, tensors, n, 0, start_decode{call, (gw_dtype)call->value[TO]});
     return gw_cuda_launched(why, "cast");
 }
+
+} // namespace
 
 extern "C" const gw_cuda_codec gw_cuda_codec_cast = {NULL, encode, decode};

@@ -197,6 +197,13 @@ GW_DEVICE void gw_read_source(float x[GW_OWN], const gw_span_shared &s, const gw
     }
 }
 
+/* G of one number, read again. */
+GW_DEVICE float gw_one_source(const gw_span_shared &s, const gw_span_in &t, uint64_t i)
+{
+    const float g = gw_one(t.in, s.dtype, i);
+    return t.residual != NULL ? g + t.residual[i] : g;
+}
+
 /* `bytes` of shared memory, from byte `skip` of `words` on, to `to` of any alignment; one more word may be
  * read. By `n` threads, of which this is `me`. */
 GW_DEVICE void gw_copy_out(uint8_t *to, const uint32_t *words, uint32_t skip, uint32_t bytes,
@@ -279,6 +286,76 @@ GW_DEVICE void gw_write_sum(float x[GW_OWN], const B &batch, const gw_span_out &
         gw_count(&t.result->non_finite, n);
     }
     gw_write_quads<0>(x, t.out, batch.s.dtype, at, m, batch.s.tile);
+}
+
+/* Decodes a tile: `abreast` payloads at a time are brought to shared memory, all of them under way at once, and added up in
+ * registers. C says what a codec's bytes mean:
+ *   C::begin(s, at)            where the bytes of element `at` begin, `at` being a multiple of the tile
+ *   C::bytes(s, m)             how many a tile of m elements has
+ *   C::values(v, string, s, m) the thread's 16 numbers; 0 for bytes that no encoder writes */
+typedef struct gw_string {
+    const uint32_t *words; /* shared memory */
+    uint32_t bit;          /* of the string's first byte in it */
+} gw_string;
+
+template <class C, class B> GW_DEVICE void gw_decode_tile(const B &batch)
+{
+    GW_DYNAMIC_SHARED(strings);
+    uint64_t at;
+    const uint32_t index = gw_find_tile(batch, &at);
+    const gw_span_out &t = batch.tensor[index];
+    const uint32_t m = gw_span_left(t.count, at, batch.s.tile), bytes = C::bytes(batch.s, m);
+    if (m == 0) {
+        return; /* an empty tensor */
+    }
+    const uint64_t from = C::begin(batch.s, at);
+    const uint8_t *const *payload = batch.payload + index * batch.n_payloads;
+    float sum[GW_OWN];
+    int sound = 1;
+    for (uint32_t first = 0; first < batch.n_payloads; first += batch.abreast) {
+        const uint32_t left = batch.n_payloads - first,
+                       k = left < batch.abreast ? left : batch.abreast;
+        if (first != 0) {
+            __syncthreads();
+        }
+        for (uint32_t p = 0; p < k; p++) {
+            gw_copy_in(strings + p * batch.stride, payload[first + p] + from, bytes, threadIdx.x,
+                       blockDim.x);
+        }
+        if (first == 0 && batch.add) {
+            gw_read_quads<0>(sum, t.out, batch.s.dtype, at, m, batch.s.tile);
+        }
+        gw_copies_done();
+        __syncthreads();
+        for (uint32_t p = 0; p < k; p++) {
+            const gw_string string = {(const uint32_t *)(strings + p * batch.stride),
+                                      8 * ((uint32_t)(uintptr_t)(payload[first + p] + from) & 15)};
+            float v[GW_OWN];
+            sound &= C::values(v, string, batch.s, m);
+#pragma unroll
+            for (int i = 0; i < GW_OWN; i++) {
+                sum[i] = first + p == 0 && !batch.add ? v[i] : sum[i] + v[i];
+            }
+        }
+    }
+    if (!sound) {
+        gw_blame(t.result, GW_ERR_CORRUPT);
+    }
+    gw_write_sum(sum, batch, t, at, m);
+}
+
+/* Shared memory of one string of `bytes`: it begins anywhere in its first 16 bytes, and a word behind it may be read. */
+static inline uint32_t gw_string_stride(uint32_t bytes)
+{
+    return (bytes + 15 + 4 + 15) / 16 * 16;
+}
+
+GW_DEVICE void gw_all_nan(float v[GW_OWN])
+{
+#pragma unroll
+    for (int i = 0; i < GW_OWN; i++) {
+        v[i] = gw_float(GW_NAN_BITS);
+    }
 }
 
 /* The host's side: cuts a list into launches. launch(batch, tiles) is called for each. */
