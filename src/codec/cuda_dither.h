@@ -93,7 +93,9 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
     __shared__ uint32_t tops[GW_MOST_WARPS];
     __shared__ gw_chains chains;
     const gw_span_shared &s = batch.s;
-    const uint32_t bits = KIND == GW_FOUR_BITS ? 4 : s.set[GW_SET_BITS], size = s.set[GW_SET_SIZE];
+    const gw_shape shape =
+        gw_shape_of(KIND == GW_FOUR_BITS ? 4 : s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]);
+    const uint32_t bits = shape.bits, size = shape.size;
     const uint32_t levels = (1u << (bits - 1)) - 1;
     uint64_t at;
     const gw_span_in &t = batch.tensor[gw_find_tile(batch, &at)];
@@ -108,7 +110,7 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
     uint8_t *image = memory;
     if (s.set[GW_SET_NORM] == 1) {
         image = memory + s.tile * sizeof(float);
-        gw_bucket_chains<gw_sum_of_squares>(&chains, (float *)memory, x, top, size, m,
+        gw_bucket_chains<gw_sum_of_squares>(&chains, (float *)memory, x, top, shape, m,
                                             gw_bucket_most(s.dtype), scale);
     }
     gw_quantum b = gw_quantum_of<L>(top[0], scale[0], levels);
@@ -120,9 +122,9 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
         }
         uint32_t quad[2];
         gw_codes_of<L, KIND>(quad, x + 8 * p, b, bits, levels, k, index + first);
-        gw_put_octets<KIND == GW_FOUR_BITS ? 4 : 0>(image, quad[0], quad[1], first, bits, size);
+        gw_put_octets<KIND == GW_FOUR_BITS ? 4 : 0>(image, quad[0], quad[1], first, shape);
         if ((first & (size - 1)) == 0) {
-            *(uint32_t *)(image + first / size * gw_bucket_stride(bits, size)) = gw_bits(b.scale);
+            *(uint32_t *)(image + (first >> shape.shift) * shape.stride) = gw_bits(b.scale);
         }
         if (top[p] >= GW_INF_BITS) {
             gw_count_non_finite(x + 8 * p, t.result);
@@ -138,8 +140,7 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
     if (FEEDBACK) {
         gw_write_quads<1>(x, t.after, GW_F32, at, m, s.tile);
     }
-    gw_put_image((const uint32_t *)image, t.payload + gw_bucket_begin(bits, size, at), bits, size,
-                 m);
+    gw_put_image((const uint32_t *)image, t.payload + gw_shape_begin(shape, at), shape, m);
     if (at == 0 && threadIdx.x == 0) {
         t.result->written = t.bytes;
     }
@@ -150,22 +151,22 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
 template <class L, int SMALL> struct gw_dithered {
     GW_DEVICE uint64_t begin(const gw_span_shared &s, uint64_t at)
     {
-        return gw_bucket_begin(s.set[GW_SET_BITS], s.set[GW_SET_SIZE], at);
+        return gw_shape_begin(gw_shape_of(s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]), at);
     }
     GW_DEVICE uint32_t bytes(const gw_span_shared &s, uint32_t m)
     {
-        return gw_bucket_string(s.set[GW_SET_BITS], s.set[GW_SET_SIZE], m);
+        return gw_shape_bytes(gw_shape_of(s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]), m);
     }
     GW_DEVICE int values(float v[GW_OWN], gw_string string, const gw_span_shared &s, uint32_t m)
     {
-        const uint32_t bits = s.set[GW_SET_BITS], size = s.set[GW_SET_SIZE];
-        const uint32_t levels = (1u << (bits - 1)) - 1, stride = gw_bucket_stride(bits, size);
+        const gw_shape shape = gw_shape_of(s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]);
+        const uint32_t bits = shape.bits, size = shape.size, levels = (1u << (bits - 1)) - 1;
         int sound = 1;
         float scale = 0, value = 0;
 #pragma unroll
         for (int q = 0; q < 4; q++) {
             const uint32_t at = gw_quad_at<0>(threadIdx.x, q);
-            const uint32_t bucket = string.bit + 8 * (at / size * stride);
+            const uint32_t bucket = string.bit + 8 * ((at >> shape.shift) * shape.stride);
             if (q == 0 || size < GW_WARP_OWNS) {
                 const uint32_t pattern = gw_take32(string.words, bucket);
                 const int right = gw_scale_is_sound(pattern);
@@ -183,7 +184,7 @@ template <class L, int SMALL> struct gw_dithered {
                           : gw_value_of<L>(scale, code, bits, levels);
             }
         }
-        if (!gw_rest_is_zero(string, bits, size, m)) {
+        if (!gw_rest_is_zero(string, shape, m)) {
             gw_all_nan(v);
             sound = 0;
         }
@@ -203,12 +204,8 @@ template <class L> struct gw_start_dither {
 
     gw_span_shared shared(void) const
     {
-        const uint32_t size = (uint32_t)call->value[GW_BUCKET_SIZE];
-        return {
-            0,
-            gw_bucket_tile(size),
-            call->dtype,
-            {(uint32_t)call->value[GW_BUCKET_BITS], size, (uint32_t)call->value[GW_BUCKET_NORM]}};
+        return gw_bucket_shared(call, (uint32_t)call->value[GW_BUCKET_BITS],
+                                call->value[GW_BUCKET_SIZE], (uint32_t)call->value[GW_BUCKET_NORM]);
     }
 
     template <int N> void operator()(const gw_encode_batch<N> &batch, uint32_t tiles) const
@@ -222,7 +219,8 @@ template <class L> struct gw_start_dither {
         const int kind = nearest                   ? GW_NEAREST
                          : s.set[GW_SET_BITS] == 4 ? GW_FOUR_BITS
                                                    : GW_ANY_BITS;
-        const uint32_t string = gw_bucket_string(s.set[GW_SET_BITS], s.set[GW_SET_SIZE], s.tile);
+        const uint32_t string =
+            gw_shape_bytes(gw_shape_of(s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]), s.tile);
         const uint32_t bytes = (string + 4 + 15) / 16 * 16;
         GW_LAUNCH(kernels[kind][call->feedback != 0], tiles, s.tile / GW_OWN,
                   bytes + (s.set[GW_SET_NORM] == 1 ? s.tile * 4 : 0), call->stream, batch);
@@ -247,7 +245,8 @@ template <class L> struct gw_start_dither {
     void decode(const gw_cuda_sink *tensors, size_t n) const
     {
         const gw_span_shared s = shared();
-        const uint32_t bytes = gw_bucket_string(s.set[GW_SET_BITS], s.set[GW_SET_SIZE], s.tile);
+        const uint32_t bytes =
+            gw_shape_bytes(gw_shape_of(s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]), s.tile);
         gw_decode_list(s, tensors, n, gw_string_stride(bytes), *this);
     }
 };

@@ -25,13 +25,15 @@ struct mean {
 };
 
 template <int FEEDBACK, class B>
-__global__ void __launch_bounds__(512, 2) encode_kernel(const __grid_constant__ B batch)
+__global__ void __launch_bounds__(512, FEEDBACK ? 2 : 3)
+    encode_kernel(const __grid_constant__ B batch)
 {
     GW_DYNAMIC_SHARED(memory); /* the tile's numbers, then its payload */
     __shared__ uint32_t tops[GW_MOST_WARPS];
     __shared__ gw_chains chains;
     const gw_span_shared &s = batch.s;
-    const uint32_t size = s.set[GW_SET_SIZE];
+    const gw_shape shape = gw_shape_of(1, s.set[GW_SET_SHIFT]);
+    const uint32_t size = shape.size;
     uint64_t at;
     const gw_span_in &t = batch.tensor[gw_find_tile(batch, &at)];
     const uint32_t m = gw_span_left(t.count, at, s.tile);
@@ -44,7 +46,8 @@ __global__ void __launch_bounds__(512, 2) encode_kernel(const __grid_constant__ 
         gw_count_non_finite(x, t.result);
         gw_count_non_finite(x + 8, t.result);
     }
-    gw_bucket_chains<mean>(&chains, (float *)memory, x, top, size, m, 0, scale);
+    gw_bucket_chains<mean>(&chains, (float *)memory, x, top, shape, m, 0, scale);
+    gw_tile_again(x, (const float *)memory);
 #pragma unroll
     for (int p = 0; p < 2; p++) {
         const uint32_t first = gw_quad_at<1>(threadIdx.x, 2 * p);
@@ -58,15 +61,15 @@ __global__ void __launch_bounds__(512, 2) encode_kernel(const __grid_constant__ 
                 x[8 * p + i] -= gw_float(gw_bits(scale[p]) ^ bit << 31);
             }
         }
-        gw_put_octets<0>(image, quad[0], quad[1], first, 1, size);
+        gw_put_octets<1>(image, quad[0], quad[1], first, shape);
         if ((first & (size - 1)) == 0) {
-            *(uint32_t *)(image + first / size * gw_bucket_stride(1, size)) = gw_bits(scale[p]);
+            *(uint32_t *)(image + (first >> shape.shift) * shape.stride) = gw_bits(scale[p]);
         }
     }
     if (FEEDBACK) {
         gw_write_quads<1>(x, t.after, GW_F32, at, m, s.tile);
     }
-    gw_put_image((const uint32_t *)image, t.payload + gw_bucket_begin(1, size, at), 1, size, m);
+    gw_put_image((const uint32_t *)image, t.payload + gw_shape_begin(shape, at), shape, m);
     if (at == 0 && threadIdx.x == 0) {
         t.result->written = t.bytes;
     }
@@ -75,21 +78,22 @@ __global__ void __launch_bounds__(512, 2) encode_kernel(const __grid_constant__ 
 struct signs {
     GW_DEVICE uint64_t begin(const gw_span_shared &s, uint64_t at)
     {
-        return gw_bucket_begin(1, s.set[GW_SET_SIZE], at);
+        return gw_shape_begin(gw_shape_of(1, s.set[GW_SET_SHIFT]), at);
     }
     GW_DEVICE uint32_t bytes(const gw_span_shared &s, uint32_t m)
     {
-        return gw_bucket_string(1, s.set[GW_SET_SIZE], m);
+        return gw_shape_bytes(gw_shape_of(1, s.set[GW_SET_SHIFT]), m);
     }
     GW_DEVICE int values(float v[GW_OWN], gw_string string, const gw_span_shared &s, uint32_t m)
     {
-        const uint32_t size = s.set[GW_SET_SIZE], stride = gw_bucket_stride(1, size);
+        const gw_shape shape = gw_shape_of(1, s.set[GW_SET_SHIFT]);
+        const uint32_t size = shape.size;
         uint32_t scale = 0;
         int sound = 1;
 #pragma unroll
         for (int q = 0; q < 4; q++) {
             const uint32_t at = gw_quad_at<0>(threadIdx.x, q);
-            const uint32_t bucket = string.bit + 8 * (at / size * stride);
+            const uint32_t bucket = string.bit + 8 * ((at >> shape.shift) * shape.stride);
             if (q == 0 || size < GW_WARP_OWNS) {
                 scale = gw_take32(string.words, bucket);
                 const int right = gw_scale_is_sound(scale);
@@ -103,7 +107,7 @@ struct signs {
                 v[4 * q + j] = gw_float(scale ^ (bits << (31 - j) & GW_SIGN_BIT));
             }
         }
-        if (!gw_rest_is_zero(string, 1, size, m)) {
+        if (!gw_rest_is_zero(string, shape, m)) {
             gw_all_nan(v);
             sound = 0;
         }
@@ -122,15 +126,15 @@ struct start {
 
     gw_span_shared shared(void) const
     {
-        const uint32_t size = (uint32_t)call->value[BUCKET];
-        return {0, gw_bucket_tile(size), call->dtype, {1, size}};
+        return gw_bucket_shared(call, 1, call->value[BUCKET], 0);
     }
 
     template <int N> void operator()(const gw_encode_batch<N> &batch, uint32_t tiles) const
     {
         typedef gw_encode_batch<N> B;
         void (*const kernel)(B) = call->feedback ? encode_kernel<1, B> : encode_kernel<0, B>;
-        const uint32_t string = gw_bucket_string(1, batch.s.set[GW_SET_SIZE], batch.s.tile);
+        const uint32_t string =
+            gw_shape_bytes(gw_shape_of(1, batch.s.set[GW_SET_SHIFT]), batch.s.tile);
         GW_LAUNCH(kernel, tiles, batch.s.tile / GW_OWN,
                   batch.s.tile * 4 + (string + 4 + 15) / 16 * 16, call->stream, batch);
     }
@@ -154,7 +158,7 @@ gw_status decode(const gw_cuda_call *call, const gw_cuda_sink *tensors, size_t n
 {
     const start s = {call};
     const gw_span_shared shared = s.shared();
-    const uint32_t bytes = gw_bucket_string(1, shared.set[GW_SET_SIZE], shared.tile);
+    const uint32_t bytes = gw_shape_bytes(gw_shape_of(1, shared.set[GW_SET_SHIFT]), shared.tile);
     gw_decode_list(shared, tensors, n, gw_string_stride(bytes), s);
     return gw_cuda_launched(why, "sign");
 }
