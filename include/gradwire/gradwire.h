@@ -7,6 +7,7 @@
 #include "gradwire/codec.h"      /* numbers <-> payload */
 #include "gradwire/coll.h"       /* one tensor along one route */
 #include "gradwire/comm.h"       /* bytes between ranks */
+#include "gradwire/cuda.h"       /* the codecs on a CUDA device */
 #include "gradwire/errors.h"     /* what each level would cost */
 #include "gradwire/feedback.h"   /* what was lost last time: residuals, checkpoints */
 #include "gradwire/frame.h"      /* payload <-> frame */

@@ -1,6 +1,7 @@
 /* cast: fp32 to f16 or bf16 (or f32 as it is), rounded to nearest even. What every other system offers;
  * here the baseline that compression has to beat. Payload: docs/wire-format.md 3.1. */
 #include "base/convert.h"
+#include "codec/cast_core.h"
 #include "codec/codec_impl.h"
 
 enum { TO };
@@ -28,16 +29,6 @@ static uint64_t bytes(const gw_params *p, uint64_t count)
     return count * gw_dtype_size((gw_dtype)gw_param(p, TO));
 }
 
-/* |bits| from which a finite number becomes infinite: on the wire, or for fp16 tensors sent as bf16 when it
- * is fp16 again, since 65408 and more round to 65536. */
-static uint32_t overflow_from(gw_dtype to, gw_dtype tensor)
-{
-    if (to == GW_BF16) {
-        return tensor == GW_F16 ? 0x477F8000u : 0x7F7F8000u;
-    }
-    return to == GW_F16 ? 0x477FF000u : GW_INF_BITS;
-}
-
 static void count_odd(const float *x, size_t n, uint32_t limit, gw_report *report)
 {
     for (size_t i = 0; i < n; i++) {
@@ -53,7 +44,7 @@ static void encode(const gw_coding *job, const float *x, size_t n, uint64_t firs
     (void)first;
     const gw_convert *convert = job->kernels;
     const gw_dtype to = (gw_dtype)gw_param(job->params, TO);
-    const uint32_t limit = overflow_from(to, job->dtype);
+    const uint32_t limit = gw_cast_overflow_from(to, job->dtype);
     for (size_t at = 0; at < n; at += BLOCK) {
         const size_t m = n - at < BLOCK ? n - at : BLOCK;
         const uint32_t top = convert->narrow(to, x + at, payload + at * gw_dtype_size(to), m);

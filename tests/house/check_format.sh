@@ -4,5 +4,5 @@ set -euo pipefail
 cd "$1"
 tool=$(command -v clang-format-14 || true)
 [ -n "$tool" ] || { echo "skip: no clang-format-14"; exit 77; }
-git ls-files '*.c' '*.h' | xargs "$tool" --dry-run -Werror
-echo "$(git ls-files '*.c' '*.h' | wc -l) files are formatted"
+git ls-files '*.c' '*.h' '*.cu' '*.cpp' | xargs "$tool" --dry-run -Werror
+echo "$(git ls-files '*.c' '*.h' '*.cu' '*.cpp' | wc -l) files are formatted"

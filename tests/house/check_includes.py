@@ -16,7 +16,7 @@ MAY_SEE = {"adapt": {"codec"}, "base": set(), "codec": set(), "coll": {"codec", 
            "pmpi": {"codec", "comm", "route", "step", "all of them"},
            "route": {"codec"}, "step": {"adapt", "codec", "coll", "comm", "route", "feedback", "wire"}, "wire": {"codec"}}
 # public header -> room it belongs to
-PUBLIC = {"adapt.h": "adapt", "base.h": "base", "codec.h": "codec", "coll.h": "coll", "comm.h": "comm", "errors.h": "codec", "feedback.h": "feedback",
+PUBLIC = {"adapt.h": "adapt", "base.h": "base", "codec.h": "codec", "coll.h": "coll", "comm.h": "comm", "cuda.h": "codec", "errors.h": "codec", "feedback.h": "feedback",
           "frame.h": "wire", "hosted.h": "comm", "mpi.h": "comm", "plan.h": "plan", "rounds.h": "codec", "route.h": "route", "step.h": "step", "step_adapt.h": "step", "threads.h": "comm"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 
@@ -52,7 +52,7 @@ def faults_in(path, text):
 
 
 def main():
-    files = [p for folder in ("src", "include", "cli", "examples") for p in sorted((ROOT / folder).rglob("*.[ch]"))]
+    files = [p for folder in ("src", "include", "cli", "examples") for p in sorted((ROOT / folder).rglob("*")) if p.suffix in (".c", ".h", ".cu")]
     assert len(files) > 30, "where are the sources?"
     rooms = {p.name for p in (ROOT / "src").iterdir() if p.is_dir()}
     assert rooms == set(MAY_SEE), f"rooms without a rule: {rooms ^ set(MAY_SEE)}"

@@ -9,7 +9,7 @@ tool=$(command -v clang-tidy-14 || true)
 mkdir -p "$build/tidy"
 files=$(python3 -c '
 import json, sys
-once = {e["file"]: e for e in json.load(open(sys.argv[1] + "/compile_commands.json"))}
+once = {e["file"]: e for e in json.load(open(sys.argv[1] + "/compile_commands.json")) if e["file"].endswith(".c")}
 json.dump(list(once.values()), open(sys.argv[1] + "/tidy/compile_commands.json", "w"))
 print("\n".join(sorted(once)))' "$build")
 cd "$source"

@@ -1,0 +1,89 @@
+/* The codecs on a CUDA device: the same bytes and the same bits as codec.h, at the memory's speed.
+ *
+ * The core does not link CUDA. gw_cuda_open loads libgradwire_cuda at run time; that it is not there, or that
+ * there is no device, is an error with a name. Calls only launch work on the caller's stream: they never
+ * wait, never allocate and never read device memory from the host, so they can be captured into a CUDA graph.
+ * Whatever a call is handed by pointer on the host (params, lists) is read before it returns. docs/cuda.md. */
+#ifndef GRADWIRE_CUDA_H
+#define GRADWIRE_CUDA_H
+
+#include "gradwire/codec.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* A loaded library. Immutable: any thread may use it, on any device and stream of its own. */
+typedef struct gw_cuda gw_cuda;
+
+/* What happened, in device memory. Calls add to it and never clear it, so that one memset serves a whole step:
+ * begin with zeros. */
+typedef struct gw_cuda_result {
+    uint64_t written; /* encode: bytes of the payload; set, not added to */
+    uint64_t
+        non_finite; /* encode: as in gw_report; decode: elements of `out` that are not finite */
+    uint64_t overflowed, held_back; /* as in gw_report */
+    int32_t status; /* GW_OK, or the most negative gw_status that was met: GW_ERR_CORRUPT, … */
+    uint32_t reserved;
+} gw_cuda_result;
+
+/* One tensor to encode. Pointers are of the device, but for this struct itself. */
+typedef struct gw_cuda_source {
+    gw_tensor in;
+    const float *residual; /* r and r′ of gw_encode_feedback; both NULL without feedback */
+    float *residual_after;
+    gw_stream key; /* which random numbers */
+    void *payload; /* of any alignment; fastest at a multiple of 16 */
+    size_t capacity;
+    gw_cuda_result *result;
+} gw_cuda_source;
+
+/* A payload in device memory. Where its size depends on data it lies in device memory too, and `size` is then the
+ * most it can be, what the buffer holds. */
+typedef struct gw_cuda_payload {
+    const void *bytes;
+    size_t size;
+    const uint64_t *size_there; /* NULL where `size` is the size */
+} gw_cuda_payload;
+
+enum { GW_CUDA_MAX_PAYLOADS = 1024 };
+
+/* One tensor to decode: ((y0 + y1) + y2) … of its payloads, behind what is there already for GW_ADD, over the divisor,
+ * rounded once to out.dtype. For GW_F32 the bits are those of gw_decode and gw_decode_sum. */
+typedef struct gw_cuda_sink {
+    const gw_cuda_payload *payloads; /* a list on the host */
+    size_t n_payloads;               /* 1 … GW_CUDA_MAX_PAYLOADS */
+    gw_tensor out;
+    gw_apply how;
+    uint32_t divisor;
+    gw_cuda_result *result;
+} gw_cuda_sink;
+
+/* `path` is the library's file, or NULL for libgradwire_cuda.so where the system looks for libraries. GW_ERR_UNSUPPORTED
+ * where there is no such library or no device, GW_ERR_VERSION for a library of another version. */
+GW_API gw_status gw_cuda_open(const char *path, gw_cuda **out, gw_why *why);
+GW_API void gw_cuda_close(gw_cuda *cuda); /* accepts NULL */
+/* 1 if the codec has a device side. */
+GW_API int gw_cuda_has(const gw_cuda *cuda, const gw_codec *codec);
+
+/* Device bytes that a call with tensors of these counts needs, encode or decode; 0 for most codecs. */
+GW_API gw_status gw_cuda_workspace(const gw_cuda *cuda, const gw_params *params, gw_dtype dtype,
+                                   const size_t *counts, size_t n, int feedback, size_t *bytes);
+
+/* Encodes a list of tensors with one set of launches. All have one dtype, and all or none have feedback. `stream` is a
+ * cudaStream_t; `workspace` is device memory, aligned to 256. Arguments are checked before the first launch. */
+GW_API gw_status gw_cuda_encode(const gw_cuda *cuda, void *stream, const gw_params *params,
+                                const gw_cuda_source *tensors, size_t n, gw_workspace workspace,
+                                gw_why *why);
+
+/* Decodes a list of tensors with one set of launches. All have one dtype, one `how`, one divisor and one number of payloads.
+ * Bytes that no encoder writes never lead outside of a buffer: result->status becomes GW_ERR_CORRUPT or
+ * GW_ERR_TRUNCATED, and the part of `out` they stand for NaN. */
+GW_API gw_status gw_cuda_decode(const gw_cuda *cuda, void *stream, const gw_params *params,
+                                const gw_cuda_sink *tensors, size_t n, gw_workspace workspace,
+                                gw_why *why);
+
+#ifdef __cplusplus
+}
+#endif
+#endif

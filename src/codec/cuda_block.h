@@ -1,0 +1,81 @@
+/* What the codecs' kernels are written in: CUDA, and the few places where a processor that emulates it
+ * (tests/cuda/emulated) needs another word. */
+#ifndef GW_CUDA_BLOCK_H
+#define GW_CUDA_BLOCK_H
+
+#include "codec/cuda_impl.h"
+
+#include <cuda_runtime.h>
+
+#include <stdio.h>
+
+#define GW_DEVICE static __device__ __forceinline__
+
+#ifdef __CUDACC__
+#    define GW_LAUNCH(kernel, grid, threads, shared, stream, ...)                                  \
+        kernel<<<grid, threads, shared, (cudaStream_t)(stream)>>>(__VA_ARGS__)
+#    define GW_DYNAMIC_SHARED(name) extern __shared__ __align__(16) uint8_t name[]
+#else
+template <class F>
+static inline void gw_emulated_start(dim3 grid, dim3 threads, size_t shared, F thread)
+{
+    gw_emulate(
+        grid, threads, shared, [](void *f) { (*static_cast<F *>(f))(); }, &thread);
+}
+#    define GW_LAUNCH(kernel, grid, threads, shared, stream, ...)                                  \
+        ((void)(stream), gw_emulated_start(grid, threads, shared, [&] { kernel(__VA_ARGS__); }))
+#    define GW_DYNAMIC_SHARED(name) uint8_t *name = static_cast<uint8_t *>(gw_emulated_shared())
+#endif
+
+/* After the launches of a call. */
+static inline gw_status gw_cuda_launched(gw_why *why, const char *codec)
+{
+    const cudaError_t error = cudaGetLastError();
+    if (error == cudaSuccess) {
+        return GW_OK;
+    }
+    if (why != NULL) {
+        (void)snprintf(why->text, sizeof why->text, "%s: the device refused a launch: %s", codec,
+                       cudaGetErrorString(error));
+    }
+    return GW_ERR_SYSTEM;
+}
+
+static inline uint64_t gw_cuda_ceil_div(uint64_t a, uint64_t b)
+{
+    return a / b + (a % b != 0);
+}
+
+GW_DEVICE void gw_count(uint64_t *total, uint64_t n)
+{
+    if (n != 0) {
+        atomicAdd((unsigned long long *)total, (unsigned long long)n);
+    }
+}
+
+/* Keeps the most negative status. */
+GW_DEVICE void gw_blame(gw_cuda_result *result, gw_status status)
+{
+    atomicMin(&result->status, (int32_t)status);
+}
+
+/* Sixteen bytes from device to shared memory, both aligned so, without passing through registers; there when
+ * gw_copies_done and a barrier have been passed. */
+GW_DEVICE void gw_copy16(void *shared, const void *global)
+{
+#ifdef __CUDA_ARCH__
+    const uint32_t to = (uint32_t)__cvta_generic_to_shared(shared);
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
+#else
+    memcpy(shared, global, 16);
+#endif
+}
+
+GW_DEVICE void gw_copies_done(void)
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.wait_all;" ::: "memory");
+#endif
+}
+
+#endif

@@ -1,0 +1,56 @@
+/* The codecs' device side, seen from inside. libgradwire_cuda does not link the core, nor the core CUDA: they meet in
+ * one table, the library's only symbol. A codec's device side is one file, <codec>.cu, over its _core.h, that
+ * fills in one gw_cuda_codec. */
+#ifndef GW_CUDA_IMPL_H
+#define GW_CUDA_IMPL_H
+
+#include "base/numeric.h"
+
+#include <gradwire/cuda.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+/* Raised whenever something in this file changes: a library of another version is refused. */
+#define GW_CUDA_TABLE_VERSION 1
+#define GW_CUDA_TABLE_SYMBOL  "gw_cuda_library"
+
+/* What all tensors of a call share. The core has checked all of it, and every pointer and size of the lists. */
+typedef struct gw_cuda_call {
+    void *stream;        /* cudaStream_t */
+    const double *value; /* the codec's parameters, GW_PARAMS_MAX of them */
+    gw_dtype dtype;
+    int feedback;        /* encode only */
+    size_t grain;        /* gw_codec_grain */
+    const size_t *bytes; /* gw_payload_bound of each tensor */
+    gw_workspace workspace;
+} gw_cuda_call;
+
+/* The device side of one codec. Both verbs only launch; they return what the launch returned. */
+typedef struct gw_cuda_codec {
+    /* Device bytes for one tensor; the parts of a list lie behind each other, each aligned to 256. NULL: none. */
+    size_t (*workspace)(const double *value, gw_dtype dtype, size_t count, int feedback);
+    gw_status (*encode)(const gw_cuda_call *call, const gw_cuda_source *tensors, size_t n,
+                        gw_why *why);
+    gw_status (*decode)(const gw_cuda_call *call, const gw_cuda_sink *tensors, size_t n,
+                        gw_why *why);
+} gw_cuda_codec;
+
+/* What the library exports as gw_cuda_library. */
+typedef struct gw_cuda_table {
+    uint32_t version;
+    /* GW_OK if there is a device; else why not. */
+    gw_status (*probe)(gw_why *why);
+    const gw_cuda_codec *(*find)(uint8_t wire_id); /* NULL: no device side */
+} gw_cuda_table;
+
+static inline size_t gw_cuda_aligned(size_t bytes)
+{
+    return (bytes + 255) / 256 * 256;
+}
+
+#ifdef __cplusplus
+}
+#endif
+#endif
