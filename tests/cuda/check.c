@@ -1,7 +1,8 @@
 /* CUDA = scalar C, bit for bit: payloads, residuals, counts, decoded sums, over the settings of tests/codec/specs.h, the
  * shapes of the conformance test and random ones. Every codec that has a device side takes part; the library is
  * the real one, or the emulated one of tests/cuda/emulated.
- *     check LIBRARY [--seed N] [--cases N] [--matrix all|some|none] [--most ELEMENTS] [--spec WORD] */
+ *     check LIBRARY [--seed N] [--cases N] [--matrix all|some|none] [--most ELEMENTS] [--spec WORD]
+ * A WORD that begins none of the settings is one itself, for random shapes. */
 #include "codec/specs.h"
 #include "cuda/memory.h"
 #include "support/gen.h"
@@ -533,11 +534,22 @@ static void run_matrix(const wish *w)
     }
 }
 
+static int is_known(const wish *w)
+{
+    for (size_t i = 0; i < ALL_SPECS; i++) {
+        if (wanted(w, all_specs[i])) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
 static void run_random(const wish *w)
 {
     gen g = {w->seed};
+    const int known = is_known(w);
     for (uint64_t i = 0; i < w->cases; i++) {
-        const char *spec = all_specs[gen_below(&g, ALL_SPECS)];
+        const char *spec = known ? all_specs[gen_below(&g, ALL_SPECS)] : w->spec;
         scene s = {.dtype = (gw_dtype)(GW_F32 + gen_below(&g, 3)),
                    .content = (gen_content)gen_below(&g, GEN_CONTENTS),
                    .feedback = (int)gen_below(&g, 2),
