@@ -34,24 +34,6 @@ static gw_status validate(const gw_params *p, const uint8_t *payload, size_t siz
     return gw_values_validate(p, payload + KEY_BYTES, gw_values_kept(p, count), why);
 }
 
-/* k strata over n elements: the first n mod k have one element more. */
-typedef struct strata {
-    uint64_t key, size, longer;
-} strata;
-
-static strata strata_of(uint64_t key, uint64_t kept, uint64_t count)
-{
-    return (strata){key, kept != 0 ? count / kept : 0, kept != 0 ? count % kept : 0};
-}
-
-/* The element of stratum j. */
-static uint64_t element(const strata *s, uint64_t j)
-{
-    const uint64_t begin = j * s->size + (j < s->longer ? j : s->longer);
-    const uint64_t word = gw_random_word(gw_random_pair_at(s->key, j << 1), (uint32_t)j);
-    return begin + (word * (s->size + (j < s->longer)) >> 32);
-}
-
 static size_t select(const gw_coding *job, gw_source *source, uint8_t *payload, void *workspace,
                      gw_report *report)
 {
@@ -62,10 +44,10 @@ static size_t select(const gw_coding *job, gw_source *source, uint8_t *payload, 
     const uint64_t key = gw_random_key(&shared);
     uint32_t *index = workspace;
     float *value = (float *)(void *)(index + kept);
-    const strata s = strata_of(key, kept, source->count);
+    const gw_strata s = gw_strata_of(key, kept, source->count);
     /* numbers sent as they are leave nothing: cleared while the block is in cache */
     const int exact = gw_param(p, GW_VALUES_KIND) == GW_VALUES_F32;
-    uint64_t j = 0, next = kept != 0 ? element(&s, 0) : UINT64_MAX;
+    uint64_t j = 0, next = kept != 0 ? gw_strata_element(&s, 0) : UINT64_MAX;
     for (uint64_t at = 0; at < source->count; at += GW_SOURCE_BLOCK) {
         const size_t n = gw_source_left(source, at);
         const float *x = gw_source_block(source, at, n);
@@ -78,7 +60,7 @@ static size_t select(const gw_coding *job, gw_source *source, uint8_t *payload, 
             if (exact && source->after != NULL) {
                 source->after[next] = 0;
             }
-            next = j < kept ? element(&s, j) : UINT64_MAX;
+            next = j < kept ? gw_strata_element(&s, j) : UINT64_MAX;
         }
     }
     for (j = 0; report->non_finite != 0 && j < kept; j++) {
@@ -96,9 +78,9 @@ static void scatter(const gw_coding *job, const uint8_t *payload, uint64_t count
                     uint64_t begin, size_t n, gw_apply how, float *out)
 {
     const uint64_t kept = gw_values_kept(job->params, count);
-    const strata s = strata_of(gw_get_u64(payload), kept, count);
+    const gw_strata s = gw_strata_of(gw_get_u64(payload), kept, count);
     for (; cursor->entry < kept; cursor->entry++) {
-        const uint64_t i = element(&s, cursor->entry);
+        const uint64_t i = gw_strata_element(&s, cursor->entry);
         if (i >= begin + n) {
             break;
         }

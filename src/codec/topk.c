@@ -24,32 +24,19 @@ static uint32_t flags(const gw_params *p)
 
 /* ---- the list of indices ---- */
 
-typedef struct list_shape {
-    uint64_t kept;
-    uint32_t low_bits;
-    uint64_t values_bytes, low_bytes, high_bits, high_bytes;
-} list_shape;
-
-static list_shape shape_of(const gw_params *p, uint64_t count)
+static gw_index_list shape_of(const gw_params *p, uint64_t count)
 {
-    list_shape s = {.kept = gw_values_kept(p, count)};
-    while (s.kept != 0 && s.kept << (s.low_bits + 1) <= count) {
-        s.low_bits++;
-    }
-    s.values_bytes = gw_values_bytes(p, s.kept);
-    s.low_bytes = gw_ceil_div(s.kept * s.low_bits, 8);
-    s.high_bits = s.kept == 0 ? 0 : s.kept + ((count - 1) >> s.low_bits);
-    s.high_bytes = gw_ceil_div(s.high_bits, 8);
-    return s;
+    return gw_index_list_of(gw_values_kept(p, count),
+                            gw_param(p, GW_VALUES_KIND) == GW_VALUES_NATURAL, count);
 }
 
 static uint64_t bytes(const gw_params *p, uint64_t count)
 {
-    const list_shape s = shape_of(p, count);
+    const gw_index_list s = shape_of(p, count);
     return s.values_bytes + s.low_bytes + s.high_bytes;
 }
 
-static void write_list(const list_shape *s, const uint32_t *index, uint8_t *low, uint8_t *high)
+static void write_list(const gw_index_list *s, const uint32_t *index, uint8_t *low, uint8_t *high)
 {
     const uint32_t mask = (uint32_t)(((uint64_t)1 << s->low_bits) - 1);
     gw_code_string string = {0, 0};
@@ -64,13 +51,13 @@ static void write_list(const list_shape *s, const uint32_t *index, uint8_t *low,
 
 /* Walks the list. state: 0 high bit reached, 1 and 2 the string of low bits, 3 its byte. */
 typedef struct list_reader {
-    const list_shape *shape;
+    const gw_index_list *shape;
     const uint8_t *low, *high;
     uint64_t entry, bit, low_at;
     gw_code_string string;
 } list_reader;
 
-static list_reader reader_at(const list_shape *s, const uint8_t *payload, const gw_cursor *c)
+static list_reader reader_at(const gw_index_list *s, const uint8_t *payload, const gw_cursor *c)
 {
     const uint8_t *low = payload + s->values_bytes;
     const list_reader reader = {s,
@@ -108,7 +95,7 @@ static gw_status validate(const gw_params *p, const uint8_t *payload, size_t siz
                           gw_why *why)
 {
     (void)size; /* follows from count */
-    const list_shape s = shape_of(p, count);
+    const gw_index_list s = shape_of(p, count);
     const gw_cursor start = {0};
     const gw_status status = gw_values_validate(p, payload, s.kept, why);
     if (status != GW_OK) {
@@ -335,7 +322,7 @@ static void find(const gw_topk_kernels *kernels, selection *s, gw_source *source
 static size_t select(const gw_coding *job, gw_source *source, uint8_t *payload, void *workspace,
                      gw_report *report)
 {
-    const list_shape shape = shape_of(job->params, source->count);
+    const gw_index_list shape = shape_of(job->params, source->count);
     selection s = selection_in(workspace, shape.kept, source->count);
     /* numbers sent as they are leave nothing: cleared on the way, which saves going back for them */
     int cleared = source->after != NULL && gw_param(job->params, GW_VALUES_KIND) == GW_VALUES_F32;
@@ -366,7 +353,7 @@ static size_t select(const gw_coding *job, gw_source *source, uint8_t *payload, 
 static void scatter(const gw_coding *job, const uint8_t *payload, uint64_t count, gw_cursor *cursor,
                     uint64_t begin, size_t n, gw_apply how, float *out)
 {
-    const list_shape shape = shape_of(job->params, count);
+    const gw_index_list shape = shape_of(job->params, count);
     list_reader reader = reader_at(&shape, payload, cursor);
     while (reader.entry < shape.kept) {
         const list_reader before = reader;

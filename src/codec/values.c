@@ -1,10 +1,6 @@
 /* The values of values.h. */
 #include "codec/values.h"
 
-#include "base/random.h"
-
-#include <math.h>
-
 static const char *const kind_words[] = {"f32", "natural"};
 const gw_param_info gw_values_params[GW_VALUES_PARAMS] = {
     {"density", "share of the elements that is sent", 1e-6, 1, 0.01, NULL, 1},
@@ -14,10 +10,9 @@ const gw_param_info gw_values_params[GW_VALUES_PARAMS] = {
 uint64_t gw_values_kept_at(double density, uint64_t count)
 {
     const uint32_t caller = gw_fp_enter(); /* asked for outside of encode and decode, too */
-    const uint64_t kept = (uint64_t)floor(density * (double)count + 0.5);
+    const uint64_t kept = gw_kept_of(density, count);
     gw_fp_leave(caller);
-    const uint64_t some = kept > 1 ? kept : 1;
-    return some < count ? some : count;
+    return kept;
 }
 
 uint64_t gw_values_kept(const gw_params *p, uint64_t count)
@@ -27,9 +22,7 @@ uint64_t gw_values_kept(const gw_params *p, uint64_t count)
 
 uint64_t gw_values_bytes(const gw_params *p, uint64_t kept)
 {
-    return gw_param(p, GW_VALUES_KIND) == GW_VALUES_F32
-               ? 4 * kept
-               : kept + gw_ceil_div(kept, GW_NATURAL_BLOCK);
+    return gw_kept_bytes(gw_param(p, GW_VALUES_KIND) == GW_VALUES_NATURAL, kept);
 }
 
 gw_status gw_values_validate(const gw_params *p, const uint8_t *payload, uint64_t kept, gw_why *why)

@@ -5,7 +5,7 @@
 
 #include "base/little_endian.h"
 #include "codec/codec_impl.h"
-#include "codec/natural_core.h"
+#include "codec/values_core.h"
 
 /* Parameters that both have, in this order. */
 enum { GW_VALUES_DENSITY, GW_VALUES_KIND, GW_VALUES_PARAMS };
