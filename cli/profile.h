@@ -17,6 +17,9 @@ gw_status gw_cli_profile_codecs(gw_cli_meter *meter, const char *const *specs, s
 /* Whether a rank can code beside its backward pass: 1, or 0 where cores are as many as ranks or fewer. */
 gw_status gw_cli_profile_workers(gw_cli_meter *meter, uint32_t *workers, gw_why *why);
 
+/* How much longer a short exchange takes while every rank computes, seconds. */
+gw_status gw_cli_profile_busy(gw_comm *comm, double *longer, gw_why *why);
+
 typedef struct gw_cli_link_fit {
     double latency, rate, spread; /* seconds, bytes a second; rate 0: no such link */
     double cpu_share;             /* of the cores, taken while the link is busy */

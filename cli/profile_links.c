@@ -221,20 +221,18 @@ static gw_status measure_kind(gw_cli_meter *m, group *g, const struct kind *kind
 /* ---- cores ---- */
 
 typedef struct counter {
-    bool idle; /* works when nothing else does */
     atomic_int stop;
     atomic_ullong count;
 } counter;
 
-static void *count(void *arg)
+/* Works when nothing else does. */
+static void *count_idle(void *arg)
 {
     counter *c = arg;
     volatile double x = 1;
 #ifdef SCHED_IDLE
     const struct sched_param none = {0};
-    if (c->idle) {
-        (void)pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);
-    }
+    (void)pthread_setschedparam(pthread_self(), SCHED_IDLE, &none);
 #endif
     while (!atomic_load_explicit(&c->stop, memory_order_relaxed)) {
         for (int i = 0; i < 1000; i++) {
@@ -292,10 +290,10 @@ static gw_status measure_share(group *g, double seconds, double *share, gw_why *
     enum { ROUNDS = 5 };
     const uint32_t repeats = (uint32_t)ceil(0.25 / (seconds > 1e-6 ? seconds : 1e-6));
     double shares[ROUNDS];
-    counter c = {.idle = true};
+    counter c = {0};
     pthread_t thread;
     gw_status status = GW_OK;
-    if (pthread_create(&thread, NULL, count, &c) != 0) {
+    if (pthread_create(&thread, NULL, count_idle, &c) != 0) {
         return gw_cli_measure_fail(why, GW_ERR_SYSTEM, "cannot start a thread");
     }
     for (int i = 0; i < ROUNDS && status == GW_OK; i++) {
@@ -312,34 +310,6 @@ static gw_status measure_share(group *g, double seconds, double *share, gw_why *
     if (status == GW_OK) {
         qsort(shares, ROUNDS, sizeof *shares, by_value);
         *share = fmin(fmax(shares[ROUNDS / 2], 0), 1);
-    }
-    return status;
-}
-
-/* How much longer a short all-to-all takes while every rank computes: the median of a few. */
-static gw_status measure_busy(group *g, double idle, double *longer, gw_why *why)
-{
-    enum { ROUNDS = 9, REPEATS = 20 };
-    double seconds[ROUNDS];
-    counter c = {.idle = false};
-    pthread_t thread;
-    gw_status status = GW_OK;
-    if (pthread_create(&thread, NULL, count, &c) != 0) {
-        return gw_cli_measure_fail(why, GW_ERR_SYSTEM, "cannot start a thread");
-    }
-    g->parts = SCATTER;
-    for (int i = 0; i < ROUNDS && status == GW_OK; i++) {
-        set_piece(g, SIZES[0]);
-        const double begun = gw_cli_meter_now(NULL);
-        status = run(g, REPEATS, why);
-        seconds[i] = (gw_cli_meter_now(NULL) - begun) / REPEATS;
-        status = status == GW_OK ? average(g, &seconds[i], why) : status;
-    }
-    atomic_store(&c.stop, 1);
-    (void)pthread_join(thread, NULL);
-    if (status == GW_OK) {
-        qsort(seconds, ROUNDS, sizeof *seconds, by_value);
-        *longer = fmax(seconds[ROUNDS / 2] - idle, 0);
     }
     return status;
 }
@@ -367,7 +337,7 @@ static gw_status measure_level(gw_cli_meter *m, gw_comm *comm, const char *level
         status = measure_share(&g, fit->latency + MOST / 4 / fit->rate, &fit->cpu_share, why);
     }
     if (status == GW_OK) {
-        status = measure_busy(&g, fit->latency, &fit->busy, why);
+        status = gw_cli_profile_busy(comm, &fit->busy, why);
     }
     close_group(&g);
     return status;

@@ -43,7 +43,8 @@ typedef struct gw_timeline_rules {
     int urgent_last_decode; /* 1: a decode that nothing waits for interrupts the backward pass too */
     /* Part of what computes that a busy track needs, 0 … 1: links whose protocol runs on the cores of backward. */
     double core_share[GW_TRACKS];
-    int64_t busy[GW_TRACKS]; /* ticks more for what a link begins while backward computes */
+    int64_t
+        busy[GW_TRACKS]; /* ticks that a link waits at most for its turn while backward computes */
 } gw_timeline_rules;
 
 /* When an operation ran; a backward pass that was interrupted has several. `op` is UINT32_MAX for backward. */
@@ -85,7 +86,7 @@ typedef struct gw_cluster_link {
     double spread;           /* deviation of the rate, as a share of it */
     int shared;              /* one for all ranks of a node, as a NIC always is */
     double cpu_share;        /* of the cores that compute, needed while the link is busy: 0 … 1 */
-    double busy;             /* seconds more for an operation that begins while ranks compute */
+    double busy;             /* seconds that an operation waits at most while ranks compute */
 } gw_cluster_link;
 
 /* What was measured of one collective goes before what the link says. Bytes: sent or received by a rank, the more. */

@@ -109,19 +109,21 @@ static void finish_backward(gw_timeline *t, gw_moment *m, gw_entry *const *log)
     m->back_left = m->back < t->n ? t->compute[m->back] : 0;
 }
 
-/* An operation of a link begins that needs part of what computes. As long as both last there is more to do than is
- * done in the time, so both go on at the same lower pace: how much longer either takes. */
+/* How much longer an operation of a link takes that begins beside backward. First it waits for its turn on the cores, at
+ * most until they are free. Then, as long as both last, there is more to do than is done in the time, so both go
+ * on at the same lower pace. */
 static gw_ticks share_cores(const gw_timeline *t, gw_moment *m, unsigned track, gw_ticks ticks)
 {
-    const double share = t->rules.core_share[track];
     const gw_ticks done = m->in_back ? m->now - m->since[GW_TRACK_GPU] : 0;
     const gw_ticks left = m->back_left - done + t->behind[m->back];
-    const gw_ticks longer = (gw_ticks)(share * (double)(ticks < left ? ticks : left));
+    const gw_ticks late = t->rules.busy[track] < left ? t->rules.busy[track] : left;
+    const gw_ticks both = ticks < left - late ? ticks : left - late;
+    const gw_ticks longer = (gw_ticks)(t->rules.core_share[track] * (double)both);
     m->back_left += longer;
     if (m->in_back) {
         m->end[GW_TRACK_GPU] += longer;
     }
-    return longer;
+    return late + longer;
 }
 
 /* ---- beginning ---- */
@@ -163,7 +165,7 @@ static int begin(gw_timeline *t, gw_moment *m, gw_entry *const *log, unsigned se
     m->entry[server] = entry;
     t->events++;
     if (m->back < t->n && track >= GW_TRACK_INTRA) {
-        m->end[server] += t->rules.busy[track] + share_cores(t, m, track, op->ticks);
+        m->end[server] += share_cores(t, m, track, op->ticks);
     }
     return track == GW_TRACK_CPU || m->now + left < limit;
 }
