@@ -42,18 +42,18 @@ template <class L> GW_DEVICE gw_quantum gw_quantum_of(uint32_t top, float scale,
     return b;
 }
 
-template <class L, int KIND>
+template <class L, int KIND, int USUAL>
 GW_DEVICE uint32_t gw_code_of(float x, const gw_quantum &b, uint32_t bits, uint32_t levels,
                               uint32_t r)
 {
-    const float size = gw_float(gw_bits(x) & GW_ABS_MASK) * b.pre;
+    const float all = gw_float(gw_bits(x) & GW_ABS_MASK), size = USUAL ? all : all * b.pre;
     const uint32_t level = L::level(size, b.factor, levels, r);
     const uint32_t sign = gw_bits(x) >> 31 << (bits - 1);
     return KIND == GW_FOUR_BITS ? level | sign : level | (level != 0 ? sign : 0);
 }
 
-/* Codes of the half's two quads. */
-template <class L, int KIND>
+/* Codes of the half's two quads. USUAL: b.pre is 1. */
+template <class L, int KIND, int USUAL>
 GW_DEVICE void gw_codes_of(uint32_t quad[2], const float x[8], const gw_quantum &b, uint32_t bits,
                            uint32_t levels, gw_random_pair k, uint64_t index)
 {
@@ -67,8 +67,8 @@ GW_DEVICE void gw_codes_of(uint32_t quad[2], const float x[8], const gw_quantum 
             r[0] = word >> 9;
             r[1] = (word >> 16 | word << 16) >> 9;
         }
-        quad[0] |= gw_code_of<L, KIND>(x[j], b, bits, levels, r[0]) << bits * j;
-        quad[1] |= gw_code_of<L, KIND>(x[4 + j], b, bits, levels, r[1]) << bits * j;
+        quad[0] |= gw_code_of<L, KIND, USUAL>(x[j], b, bits, levels, r[0]) << bits * j;
+        quad[1] |= gw_code_of<L, KIND, USUAL>(x[4 + j], b, bits, levels, r[1]) << bits * j;
     }
 #pragma unroll
     for (int q = 0; q < 2; q++) {
@@ -121,7 +121,11 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
             b = gw_quantum_of<L>(top[1], scale[1], levels);
         }
         uint32_t quad[2];
-        gw_codes_of<L, KIND>(quad, x + 8 * p, b, bits, levels, k, index + first);
+        if (b.pre == 1.0f) {
+            gw_codes_of<L, KIND, 1>(quad, x + 8 * p, b, bits, levels, k, index + first);
+        } else {
+            gw_codes_of<L, KIND, 0>(quad, x + 8 * p, b, bits, levels, k, index + first);
+        }
         gw_put_octets<KIND == GW_FOUR_BITS ? 4 : 0>(image, quad[0], quad[1], first, shape);
         if ((first & (size - 1)) == 0) {
             *(uint32_t *)(image + (first >> shape.shift) * shape.stride) = gw_bits(b.scale);
@@ -147,7 +151,7 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
 }
 
 /* For gw_decode_tile. Up to 4 bits a bucket has at most sixteen values: lane c of sixteen makes that of code c, and
- * threads ask it. */
+ * threads ask it. SMALL is 4 for 4 bits, 1 for fewer, else 0. */
 template <class L, int SMALL> struct gw_dithered {
     GW_DEVICE uint64_t begin(const gw_span_shared &s, uint64_t at)
     {
@@ -159,7 +163,8 @@ template <class L, int SMALL> struct gw_dithered {
     }
     GW_DEVICE int values(float v[GW_OWN], gw_string string, const gw_span_shared &s, uint32_t m)
     {
-        const gw_shape shape = gw_shape_of(s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]);
+        const gw_shape shape =
+            gw_shape_of(SMALL == 4 ? 4 : s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]);
         const uint32_t bits = shape.bits, size = shape.size, levels = (1u << (bits - 1)) - 1;
         int sound = 1;
         float scale = 0, value = 0;
@@ -179,9 +184,10 @@ template <class L, int SMALL> struct gw_dithered {
 #pragma unroll
             for (uint32_t j = 0; j < 4; j++) {
                 const uint32_t code = codes >> bits * j;
-                v[4 * q + (int)j] =
-                    SMALL ? __shfl_sync(0xFFFFFFFFu, value, (int)(code & (2 * levels + 1)), 16)
-                          : gw_value_of<L>(scale, code, bits, levels);
+                /* of sixteen lanes a shuffle looks at four bits, whatever stands above them */
+                const uint32_t lane = SMALL == 4 ? code : code & (2 * levels + 1);
+                v[4 * q + (int)j] = SMALL ? __shfl_sync(0xFFFFFFFFu, value, (int)lane, 16)
+                                          : gw_value_of<L>(scale, code, bits, levels);
             }
         }
         if (!gw_rest_is_zero(string, shape, m)) {
@@ -230,9 +236,10 @@ template <class L> struct gw_start_dither {
     void operator()(const gw_decode_batch<N, P> &batch, uint32_t tiles) const
     {
         typedef gw_decode_batch<N, P> B;
-        void (*const kernel)(B) = batch.s.set[GW_SET_BITS] <= 4
-                                      ? gw_dither_decode<gw_dithered<L, 1>, B>
-                                      : gw_dither_decode<gw_dithered<L, 0>, B>;
+        const uint32_t bits = batch.s.set[GW_SET_BITS];
+        void (*const kernel)(B) = bits == 4  ? gw_dither_decode<gw_dithered<L, 4>, B>
+                                  : bits < 4 ? gw_dither_decode<gw_dithered<L, 1>, B>
+                                             : gw_dither_decode<gw_dithered<L, 0>, B>;
         GW_LAUNCH(kernel, tiles, batch.s.tile / GW_OWN, batch.abreast * batch.stride, call->stream,
                   batch);
     }
