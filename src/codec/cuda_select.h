@@ -21,7 +21,8 @@ typedef struct gw_select_in {
     gw_cuda_result *result;
     uint8_t *room; /* its part of the workspace */
     uint64_t count, key, bytes;
-    uint32_t begin; /* its first block of this launch */
+    uint64_t common; /* randk: the key that all ranks have */
+    uint32_t begin;  /* its first block of this launch */
 } gw_select_in;
 
 template <class S, int N> struct gw_select_batch {
@@ -236,11 +237,19 @@ template <class S, int N> struct gw_select_part {
         batch.n = (uint32_t)n;
         for (size_t i = 0; i < n; i++) {
             const gw_cuda_source *t = &tensors[i];
-            batch.tensor[i] = {t->in.data,        t->residual,
-                               t->residual_after, (uint8_t *)t->payload,
-                               t->result,         room,
-                               t->in.count,       gw_random_key(&t->key),
-                               bytes[i],          0};
+            const gw_stream shared_key = {t->key.seed, t->key.step, t->key.tensor,
+                                          UINT32_MAX,  UINT32_MAX,  0};
+            batch.tensor[i] = {t->in.data,
+                               t->residual,
+                               t->residual_after,
+                               (uint8_t *)t->payload,
+                               t->result,
+                               room,
+                               t->in.count,
+                               gw_random_key(&t->key),
+                               bytes[i],
+                               gw_random_key(&shared_key),
+                               0};
             room += gw_cuda_aligned(need(call->value, call->dtype, t->in.count, call->feedback));
         }
     }
