@@ -21,7 +21,8 @@ typedef struct gw_select_in {
     gw_cuda_result *result;
     uint8_t *room; /* its part of the workspace */
     uint64_t count, key, bytes;
-    uint32_t begin; /* its first block of this launch */
+    uint64_t common; /* the key that all ranks have */
+    uint32_t begin;  /* its first block of this launch */
 } gw_select_in;
 
 template <class S, int N> struct gw_select_batch {
@@ -229,18 +230,26 @@ template <class S, int N> struct gw_select_part {
 
     gw_select_part(const S &shared, const gw_cuda_call *call, const gw_cuda_source *tensors,
                    const size_t *bytes, size_t n, uint8_t *room,
-                   size_t (*need)(const double *, gw_dtype, size_t, int))
+                   size_t (*need)(const double *, gw_dtype, size_t, int), uint32_t point)
     {
         batch.s = shared;
         batch.dtype = call->dtype;
         batch.n = (uint32_t)n;
         for (size_t i = 0; i < n; i++) {
             const gw_cuda_source *t = &tensors[i];
-            batch.tensor[i] = {t->in.data,        t->residual,
-                               t->residual_after, (uint8_t *)t->payload,
-                               t->result,         room,
-                               t->in.count,       gw_random_key(&t->key),
-                               bytes[i],          0};
+            const gw_stream shared_key = {t->key.seed, t->key.step, t->key.tensor,
+                                          point,       UINT32_MAX,  0};
+            batch.tensor[i] = {t->in.data,
+                               t->residual,
+                               t->residual_after,
+                               (uint8_t *)t->payload,
+                               t->result,
+                               room,
+                               t->in.count,
+                               gw_random_key(&t->key),
+                               bytes[i],
+                               gw_random_key(&shared_key),
+                               0};
             room += gw_cuda_aligned(need(call->value, call->dtype, t->in.count, call->feedback));
         }
     }
@@ -294,17 +303,19 @@ template <class S, int N, int P> struct gw_select_sink_part {
 template <class S, class F>
 static inline void gw_select_encode(const S &shared, const gw_cuda_call *call,
                                     const gw_cuda_source *tensors, size_t n,
-                                    size_t (*need)(const double *, gw_dtype, size_t, int), F run)
+                                    size_t (*need)(const double *, gw_dtype, size_t, int), F run,
+                                    uint32_t point = UINT32_MAX)
 {
     uint8_t *room = (uint8_t *)call->workspace.data;
     for (size_t i = 0; i < n;) {
         const size_t m = n - i < GW_SELECT_LIST ? n - i : (size_t)GW_SELECT_LIST;
         if (m == 1) {
-            gw_select_part<S, 1> part(shared, call, tensors + i, call->bytes + i, m, room, need);
+            gw_select_part<S, 1> part(shared, call, tensors + i, call->bytes + i, m, room, need,
+                                      point);
             run(part);
         } else {
             gw_select_part<S, GW_SELECT_LIST> part(shared, call, tensors + i, call->bytes + i, m,
-                                                   room, need);
+                                                   room, need, point);
             run(part);
         }
         for (size_t j = i; j < i + m; j++) {

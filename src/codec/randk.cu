@@ -1,0 +1,223 @@
+/* randk on the device.
+ *   collect: with feedback reads g and r once and writes G to r′; without, reads g. Counts what is not finite.
+ *   write:   the strata's numbers, 4096 a block, and r′ of them
+ * A single element that is not finite spoils all values: known only when everything was read. */
+#include "codec/cuda_values.h"
+
+/* Names of templates are the linker's business too: they stay in this file. */
+namespace
+{
+enum { DENSITY, VALUES, THREADS = 256, KEY_BYTES = 8 };
+
+typedef struct gw_randk {
+    double density;
+    int natural;
+} gw_randk;
+
+/* How many elements are not finite: the workspace. */
+typedef struct state {
+    uint64_t non_finite;
+} state;
+
+template <int N>
+__global__ void clear_kernel(const __grid_constant__ gw_select_batch<gw_randk, N> batch)
+{
+    ((state *)batch.tensor[blockIdx.x].room)->non_finite = 0;
+}
+
+template <int N, int FEEDBACK>
+__global__ void __launch_bounds__(THREADS)
+    collect_kernel(const __grid_constant__ gw_select_batch<gw_randk, N> batch)
+{
+    uint32_t tile;
+    const gw_select_in &t = batch.tensor[gw_select_find(batch, &tile)];
+    const uint64_t at = (uint64_t)tile * GW_TILE;
+    const uint32_t m = gw_span_left(t.count, at, GW_TILE);
+    const int whole = gw_quads_aligned(t, batch.dtype);
+    float G[GW_OWN];
+    uint32_t top = 0;
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+        const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
+        gw_read_four(G + 4 * q, t.in, batch.dtype, at + e, left, whole && left >= 4);
+    }
+    if (FEEDBACK) {
+        float r[GW_OWN];
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
+            gw_read_four(r + 4 * q, t.residual, GW_F32, at + e, left, whole && left >= 4);
+        }
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                G[4 * q + c] = G[4 * q + c] + r[4 * q + c];
+            }
+            gw_write_four(G + 4 * q, t.after, at + e, left, whole && left >= 4);
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < GW_OWN; i++) {
+        const uint32_t a = gw_bits(G[i]) & GW_ABS_MASK;
+        top = a > top ? a : top;
+    }
+    if (top >= GW_INF_BITS) {
+        uint64_t odd = 0;
+        for (int i = 0; i < GW_OWN; i++) {
+            odd += (gw_bits(G[i]) & GW_ABS_MASK) >= GW_INF_BITS;
+        }
+        gw_count(&t.result->non_finite, odd);
+        gw_count(&((state *)t.room)->non_finite, odd);
+    }
+}
+
+template <int N>
+__global__ void __launch_bounds__(GW_VALUES_THREADS)
+    write_kernel(const __grid_constant__ gw_select_batch<gw_randk, N> batch)
+{
+    uint32_t number;
+    const gw_select_in &t = batch.tensor[gw_select_find(batch, &number)];
+    const uint64_t kept = gw_kept_of(batch.s.density, t.count);
+    const gw_strata strata = gw_strata_of(t.common, kept, t.count);
+    const uint64_t mine = (uint64_t)number * GW_VALUES_RUN + GW_VALUES_OWN * threadIdx.x;
+    const uint64_t left = mine < kept ? kept - mine : 0;
+    const uint32_t n = left < GW_VALUES_OWN ? (uint32_t)left : (uint32_t)GW_VALUES_OWN;
+    const int odd = ((const state *)t.room)->non_finite != 0;
+    uint32_t index[GW_VALUES_OWN];
+    float v[GW_VALUES_OWN], G[GW_VALUES_OWN];
+#pragma unroll
+    for (int i = 0; i < GW_VALUES_OWN; i++) {
+        index[i] = (uint32_t)i < n ? (uint32_t)gw_strata_element(&strata, mine + (uint32_t)i) : 0;
+        G[i] = (uint32_t)i >= n  ? 0.0f
+               : t.after != NULL ? t.after[index[i]]
+                                 : gw_one(t.in, batch.dtype, index[i]);
+        v[i] = odd ? gw_float(GW_NAN_BITS) : G[i];
+    }
+    if (mine == 0) {
+        gw_leave_u64(t.payload, t.common);
+        t.result->written = t.bytes;
+    }
+    const gw_values_job job = {t.payload + KEY_BYTES, number, t.key, t.result,
+                               gw_natural_top(batch.dtype == GW_F16)};
+    gw_values_put(v, index, n, batch.s.natural, job);
+#pragma unroll
+    for (int i = 0; i < GW_VALUES_OWN; i++) {
+        if (t.after != NULL && (uint32_t)i < n) { /* sent as it is, it leaves nothing */
+            t.after[index[i]] = batch.s.natural ? G[i] - v[i] : 0.0f;
+        }
+    }
+}
+
+/* ---- reading ---- */
+
+/* The strata that may have their element in [at, at + m). */
+GW_DEVICE uint64_t stratum_of(const gw_strata &s, uint64_t i)
+{
+    const uint64_t border = s.longer * (s.size + 1);
+    return i < border ? i / (s.size + 1) : s.longer + (i - border) / s.size;
+}
+
+template <class B>
+__global__ void __launch_bounds__(THREADS) sum_kernel(const __grid_constant__ B batch)
+{
+    __shared__ float sum[GW_SELECT_WINDOW];
+    __shared__ uint32_t unsound;
+    uint32_t number;
+    const uint32_t index = gw_select_find(batch, &number);
+    const gw_select_out &t = batch.tensor[index];
+    const uint64_t at = (uint64_t)number * GW_SELECT_WINDOW;
+    const uint32_t m = gw_span_left(t.count, at, GW_SELECT_WINDOW);
+    const uint64_t kept = gw_kept_of(batch.s.density, t.count);
+    gw_begin_window(sum, batch, t, at, m);
+    for (uint32_t p = 0; p < batch.n_payloads && m != 0; p++) {
+        const uint8_t *payload = (const uint8_t *)batch.payload[index * batch.n_payloads + p].bytes;
+        const gw_strata s = gw_strata_of(gw_there_u64(payload), kept, t.count);
+        const uint64_t end = stratum_of(s, at + m - 1) + 1;
+        if (threadIdx.x == 0) {
+            unsound = 0;
+        }
+        __syncthreads();
+        for (uint64_t j = stratum_of(s, at) + threadIdx.x; j < end; j += THREADS) {
+            const uint64_t i = gw_strata_element(&s, j);
+            float v;
+            if (!gw_values_get(payload + KEY_BYTES, batch.s.natural, j, &v)) {
+                unsound = 1;
+            }
+            if (i >= at && i - at < m) {
+                sum[i - at] = p == 0 && !batch.add ? v : sum[i - at] + v;
+            }
+        }
+        __syncthreads();
+        if (unsound != 0) {
+            gw_spoil_window(sum, m);
+            if (threadIdx.x == 0) {
+                gw_blame(t.result, GW_ERR_CORRUPT);
+            }
+        }
+        __syncthreads();
+    }
+    gw_write_window(sum, batch, t, at, m);
+}
+
+/* ---- the host's side ---- */
+
+static gw_randk shape_of(const double *value)
+{
+    const gw_randk s = {value[DENSITY], value[VALUES] != 0};
+    return s;
+}
+
+static size_t workspace(const double *value, gw_dtype dtype, size_t count, int feedback)
+{
+    (void)value, (void)dtype, (void)count, (void)feedback;
+    return sizeof(state);
+}
+
+struct run_encode {
+    const gw_cuda_call *call;
+
+    template <int N> void operator()(gw_select_part<gw_randk, N> &part) const
+    {
+        const double density = part.batch.s.density;
+        void (*const collect)(gw_select_batch<gw_randk, N>) =
+            call->feedback ? collect_kernel<N, 1> : collect_kernel<N, 0>;
+        GW_LAUNCH(clear_kernel<N>, part.batch.n, 1, 0, call->stream, part.batch);
+        uint32_t blocks = part.deal([](uint64_t count) { return gw_tiles_of(count, GW_TILE); });
+        GW_LAUNCH(collect, blocks, THREADS, 0, call->stream, part.batch);
+        blocks = part.deal(
+            [&](uint64_t count) { return gw_tiles_of(gw_kept_of(density, count), GW_VALUES_RUN); });
+        GW_LAUNCH(write_kernel<N>, blocks, GW_VALUES_THREADS, 0, call->stream, part.batch);
+    }
+};
+
+struct run_decode {
+    const gw_cuda_call *call;
+
+    template <class P> void operator()(P &part) const
+    {
+        typedef decltype(part.batch) B;
+        const uint32_t windows =
+            part.deal([](uint64_t count) { return gw_tiles_of(count, GW_SELECT_WINDOW); });
+        GW_LAUNCH(sum_kernel<B>, windows, THREADS, 0, call->stream, part.batch);
+    }
+};
+
+static gw_status encode(const gw_cuda_call *call, const gw_cuda_source *tensors, size_t n,
+                        gw_why *why)
+{
+    gw_select_encode(shape_of(call->value), call, tensors, n, workspace, run_encode{call});
+    return gw_cuda_launched(why, "randk");
+}
+
+static gw_status decode(const gw_cuda_call *call, const gw_cuda_sink *tensors, size_t n,
+                        gw_why *why)
+{
+    gw_select_decode(shape_of(call->value), call, tensors, n, workspace, run_decode{call});
+    return gw_cuda_launched(why, "randk");
+}
+
+} // namespace
+
+extern "C" const gw_cuda_codec gw_cuda_codec_randk = {workspace, encode, decode};
