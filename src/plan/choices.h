@@ -35,6 +35,7 @@ typedef struct gw_choice {
 
 typedef struct gw_class {
     uint64_t elements;
+    int together; /* of several tensors */
     gw_choice *choice;
     uint32_t n;
     gw_op_time *ops; /* of all choices */

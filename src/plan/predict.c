@@ -14,6 +14,7 @@ char *gw_text_join(char *text, size_t size, const char *name, const char *device
 /* Chains by what they are of, so that equal buckets are priced once. */
 typedef struct priced {
     uint64_t elements;
+    int together;
     const gw_plan_entry *like;
     uint32_t choice; /* in the pricer's front */
 } priced;
@@ -27,17 +28,19 @@ typedef struct drawing {
     gw_class sealed;
 } drawing;
 
-static int same(const priced *k, uint64_t elements, const gw_plan_entry *entry)
+static int same(const priced *k, uint64_t elements, int together, const gw_plan_entry *entry)
 {
-    return k->elements == elements && gw_route_equal(&k->like->route, &entry->route) &&
+    return k->elements == elements && k->together == together &&
+           gw_route_equal(&k->like->route, &entry->route) &&
            gw_same_params(&k->like->params, &entry->params);
 }
 
 static gw_status price_bucket(drawing *d, gw_pricer *p, uint32_t b, const gw_plan_entry *entry,
                               gw_why *why)
 {
+    p->together = d->x.first[b + 1] - d->x.first[b] > 1;
     for (uint32_t i = 0; i < d->n_known; i++) {
-        if (same(&d->known[i], d->x.elements[b], entry)) {
+        if (same(&d->known[i], d->x.elements[b], p->together, entry)) {
             d->choice[b] = d->known[i].choice;
             return GW_OK;
         }
@@ -46,7 +49,7 @@ static gw_status price_bucket(drawing *d, gw_pricer *p, uint32_t b, const gw_pla
     gw_status status = gw_price_one(p, d->x.elements[b], params, &entry->route, why);
     if (status == GW_OK) {
         d->choice[b] = p->front.n - 1;
-        d->known[d->n_known++] = (priced){d->x.elements[b], entry, d->choice[b]};
+        d->known[d->n_known++] = (priced){d->x.elements[b], p->together, entry, d->choice[b]};
     }
     return status;
 }

@@ -19,6 +19,7 @@ typedef struct part {
 typedef struct skeleton {
     part part[GW_ROUTE_MAX_STEPS];
     uint32_t n, codings;
+    double bytes; /* fp32, of all of it */
 } skeleton;
 
 static gw_status compile(const gw_pricer *p, uint64_t elements, const gw_params *params,
@@ -39,7 +40,7 @@ static gw_status compile(const gw_pricer *p, uint64_t elements, const gw_params 
     if (status != GW_OK) {
         return status;
     }
-    *out = (skeleton){.n = root.n_moves};
+    *out = (skeleton){.n = root.n_moves, .bytes = (double)elements * 4};
     for (uint32_t i = 0; i < root.n_moves; i++) {
         const gw_move *m = &root.move[i];
         part *x = &out->part[i];
@@ -108,6 +109,11 @@ static void assemble(const gw_pricer *p, const skeleton *s, const coders *who, u
     double last = 0; /* bytes that lie where the last step left them */
     uint32_t coding = 0;
     *a = (assembly){0};
+    /* on a GPU it is as good as nothing */
+    const int copies = p->together && !p->cluster->has_gpu && p->cluster->copy.rate > 0;
+    if (copies) {
+        add(a, GW_TRACK_GPU, gw_copy_seconds(p->cluster, s->bytes, p->sigma));
+    }
     for (uint32_t i = 0; i < s->n; i++) {
         const part *x = &s->part[i];
         if (x->op == GW_OP_ENCODE || x->op == GW_OP_DECODE) {
@@ -119,6 +125,9 @@ static void assemble(const gw_pricer *p, const skeleton *s, const coders *who, u
         }
     }
     bring(p, a, 0, last);
+    if (copies) {
+        add(a, GW_TRACK_GPU, gw_copy_seconds(p->cluster, s->bytes, p->sigma));
+    }
 }
 
 static gw_route with_devices(const gw_route *route, uint32_t on_cpu)

@@ -15,6 +15,7 @@ typedef struct gw_pricer {
     size_t n_forbidden;
     double sigma;
     int one_device; /* 1: a route codes on one device only */
+    int together; /* 1: what is priced is several tensors, copied together before and apart behind */
     gw_timeline_rules rules;
     gw_route *skeleton; /* all routes over one device, then the additive ones */
     uint32_t n_skeletons;

@@ -101,10 +101,10 @@ void gw_problem_destroy(gw_problem *x)
 
 /* ---- classes ---- */
 
-static gw_class *find(const gw_class_store *store, uint64_t elements)
+static gw_class *find(const gw_class_store *store, uint64_t elements, int together)
 {
     for (uint32_t i = 0; i < store->n; i++) {
-        if (store->item[i]->elements == elements) {
+        if (store->item[i]->elements == elements && store->item[i]->together == together) {
             return store->item[i];
         }
     }
@@ -128,6 +128,7 @@ static gw_status add_class(gw_class_store *store, gw_pricer *p, uint64_t element
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a size");
     }
     const gw_status status = gw_price_class(p, elements, c, why);
+    c->together = p->together;
     if (status != GW_OK) {
         free(c);
         return status;
@@ -163,7 +164,8 @@ static gw_status check_slowest(const gw_problem *x, gw_why *why)
 gw_status gw_problem_price(gw_problem *x, gw_pricer *p, gw_class_store *store, gw_why *why)
 {
     for (uint32_t b = 0; b < x->buckets; b++) {
-        gw_class *c = find(store, x->elements[b]);
+        p->together = x->first[b + 1] - x->first[b] > 1;
+        gw_class *c = find(store, x->elements[b], p->together);
         const gw_status status = c != NULL ? GW_OK : add_class(store, p, x->elements[b], &c, why);
         if (status != GW_OK) {
             return status;
