@@ -9,11 +9,12 @@ void gw_front_begin(gw_front *front, const gw_timeline_rules *rules)
     front->n = 0;
 }
 
-static void count_asks(gw_choice *c)
+static void count_asks(gw_choice *c, int hops_count)
 {
     const gw_chain *chain = &c->chain;
     uint32_t first = chain->n, behind = 0;
     memset(c->ask, 0, sizeof c->ask);
+    c->ask[GW_ASK_HOPS] = hops_count ? c->hops : 0;
     for (uint32_t i = 0; i < chain->n; i++) {
         const gw_op_time *op = &chain->op[i];
         const int last = op->track == GW_TRACK_GPU && !op->urgent;
@@ -29,14 +30,19 @@ static void count_asks(gw_choice *c)
     }
 }
 
-static int asks_no_more(const gw_choice *a, const gw_choice *b)
+int gw_asks_no_more(const gw_choice *a, const gw_choice *b)
 {
-    for (unsigned i = 0; i < GW_ASKS; i++) {
+    for (unsigned i = 0; i < GW_ASK_HOPS; i++) {
         if (a->ask[i] > b->ask[i]) {
             return 0;
         }
     }
     return 1;
+}
+
+static int dominates(const gw_choice *a, const gw_choice *b)
+{
+    return a->ask[GW_ASK_HOPS] <= b->ask[GW_ASK_HOPS] && gw_asks_no_more(a, b);
 }
 
 static int grow(gw_front *front)
@@ -62,7 +68,7 @@ static void drop_dominated(gw_front *front, const gw_choice *by)
 {
     uint32_t kept = 0;
     for (uint32_t i = 0; i < front->n; i++) {
-        if (asks_no_more(by, &front->choice[i])) {
+        if (dominates(by, &front->choice[i])) {
             front->dropped++;
             continue;
         }
@@ -83,10 +89,10 @@ int gw_front_offer(gw_front *front, const gw_choice *like, const gw_timed_op *op
     gw_op_time built[GW_TIMELINE_MAX_OPS];
     gw_choice c = *like;
     gw_chain_build(&front->rules, ops, n_ops, built, &c.chain);
-    count_asks(&c);
+    count_asks(&c, front->hops_count);
     front->offered += !force;
     for (uint32_t i = 0; i < front->n && !force; i++) {
-        if (asks_no_more(&front->choice[i], &c)) {
+        if (dominates(&front->choice[i], &c)) {
             front->dropped++;
             return 1;
         }
@@ -101,6 +107,15 @@ int gw_front_offer(gw_front *front, const gw_choice *like, const gw_timed_op *op
     memcpy(front->ops + (size_t)front->n * GW_TIMELINE_MAX_OPS, built, c.chain.n * sizeof *built);
     front->choice[front->n++] = c;
     return 1;
+}
+
+int gw_front_offer_again(gw_front *front, const gw_choice *c)
+{
+    gw_timed_op ops[GW_TIMELINE_MAX_OPS];
+    for (uint32_t i = 0; i < c->chain.n; i++) {
+        ops[i] = (gw_timed_op){(gw_track)c->chain.op[i].track, c->chain.op[i].ticks};
+    }
+    return gw_front_offer(front, c, ops, c->chain.n, c->kept_for_offload);
 }
 
 /* ---- some ---- */

@@ -19,6 +19,7 @@ enum {
         GW_TRACKS, /* GPU work that nothing waits for; it is not counted in GW_TRACK_GPU here */
     GW_ASK_HEAD,   /* time before the first communication */
     GW_ASK_TAIL,   /* and behind the last */
+    GW_ASK_HOPS,   /* lossy ones, where they count: gw_front */
     GW_ASKS
 };
 
@@ -47,6 +48,7 @@ typedef struct gw_class {
 /* Collects the choices of a class. */
 typedef struct gw_front {
     gw_timeline_rules rules;
+    int hops_count; /* 1: more lossy hops ask for more */
     gw_choice *choice;
     gw_op_time *ops; /* GW_TIMELINE_MAX_OPS a choice */
     uint32_t n, capacity;
@@ -64,6 +66,11 @@ int gw_front_seal(const gw_front *front, uint64_t elements, gw_class *out);
 int gw_class_free_coding(gw_front *front, const gw_class *c, gw_class *out);
 void gw_front_free(gw_front *front);
 void gw_class_free(gw_class *c);
+
+/* Of every part of the machine; hops aside. */
+int gw_asks_no_more(const gw_choice *a, const gw_choice *b);
+/* Offers a choice once more, to another front. */
+int gw_front_offer_again(gw_front *front, const gw_choice *c);
 
 /* All its operations together. */
 gw_ticks gw_choice_alone(const gw_choice *c);

@@ -1,4 +1,5 @@
 /* The whole: a job and a cluster in, a plan and its report out. */
+#include "plan/made.h"
 #include "plan/predict.h"
 #include "plan/search.h"
 
@@ -7,16 +8,6 @@
 #include <math.h>
 #include <stdlib.h>
 
-struct gw_plan {
-    gw_plan_entry *entry; /* one a tensor */
-    size_t n;
-    gw_plan_report report;
-};
-
-/* Ways to fuse that are tried, smallest first. */
-static const gw_fusion RULES[] = {
-    {0, 0}, {1 << 14, 1 << 16}, {1 << 16, 1 << 20}, {1 << 18, 1 << 22}, {1 << 20, 1 << 23}};
-enum { N_RULES = sizeof RULES / sizeof RULES[0] };
 /* Timeline events after which no new round of moves begins, for 4341 routes and for 174: half a second, and some
  * hundredths. */
 #define EVENT_LIMIT            UINT64_C(10000000)
@@ -44,32 +35,6 @@ typedef struct planner {
 
 /* ---- what is asked ---- */
 
-static gw_status check_specs(const planner *p, gw_why *why)
-{
-    for (uint32_t i = 1; i < p->n_specs; i++) {
-        const gw_params *spec = &p->specs[i];
-        gw_status status = gw_params_check(spec, why);
-        if (status != GW_OK) {
-            return status;
-        }
-        if (gw_params_flags(spec) & GW_CODEC_ROUNDS) {
-            return GW_FAIL(why, GW_ERR_UNSUPPORTED,
-                           "%s is exchanged in rounds, which the planner does not price",
-                           gw_codec_name(spec->codec));
-        }
-        const int cpu = (p->pricer.devices & GW_DEVICE_CPU) &&
-                        gw_cluster_codec(p->cluster, spec, GW_DEVICE_CPU) != NULL;
-        const int gpu = (p->pricer.devices & GW_DEVICE_GPU) &&
-                        gw_cluster_codec(p->cluster, spec, GW_DEVICE_GPU) != NULL;
-        if (!cpu && !gpu) {
-            return GW_FAIL(why, GW_ERR_UNKNOWN,
-                           "cluster '%.80s' does not say what %s costs on a device that may code",
-                           p->cluster->name, gw_codec_name(spec->codec));
-        }
-    }
-    return GW_OK;
-}
-
 static gw_status collect_specs(planner *p, gw_why *why)
 {
     const gw_plan_request *r = p->request;
@@ -78,10 +43,9 @@ static gw_status collect_specs(planner *p, gw_why *why)
     if (p->specs == NULL || p->entry == NULL) {
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a plan of %zu tensors", p->job->n);
     }
-    gw_status status = GW_OK;
     p->given = gw_params_parse(&p->specs[1], "cast:to=bf16", NULL) == GW_OK ? 2 : 1;
     p->n_specs = p->given;
-    for (size_t i = 0; i < r->n_specs && status == GW_OK; i++) {
+    for (size_t i = 0; i < r->n_specs; i++) {
         const int twice = p->given == 2 && gw_same_params(&r->specs[i], &p->specs[1]);
         if (!twice) {
             p->specs[p->n_specs++] = r->specs[i];
@@ -94,11 +58,7 @@ static gw_status collect_specs(planner *p, gw_why *why)
     p->pricer.forbidden = r->forbidden;
     p->pricer.n_forbidden = r->n_forbidden;
     p->pricer.rules.one_channel = r->one_channel;
-    if (status == GW_OK && p->pricer.devices == 0) {
-        return GW_FAIL(why, GW_ERR_ARG, "no device may code: the cluster has %s",
-                       p->cluster->has_gpu ? "cpu and gpu" : "cpu");
-    }
-    return status == GW_OK ? check_specs(p, why) : status;
+    return gw_pricer_check(&p->pricer, why);
 }
 
 /* ---- baselines ---- */
@@ -168,13 +128,13 @@ static gw_status try_baselines(planner *p, gw_why *why)
     p->report.dense = p->report.bf16 = p->report.all_compressed = NEVER;
     gw_status status = GW_OK;
     for (unsigned i = 0; i < p->n_rules && status == GW_OK; i++) {
-        status = try_dense(p, RULES[i], why);
+        status = try_dense(p, GW_FUSION[i], why);
         status = status == GW_OK && p->given == 2
-                     ? try_everyday(p, RULES[i], &p->specs[1], &p->report.bf16, why)
+                     ? try_everyday(p, GW_FUSION[i], &p->specs[1], &p->report.bf16, why)
                      : status;
         for (uint32_t k = p->n_specs > p->given ? p->given : 1; k < p->n_specs && status == GW_OK;
              k++) {
-            status = try_everyday(p, RULES[i], &p->specs[k], &p->report.all_compressed, why);
+            status = try_everyday(p, GW_FUSION[i], &p->specs[k], &p->report.all_compressed, why);
         }
     }
     return status;
@@ -240,14 +200,14 @@ static gw_status search_all(planner *p, gw_why *why)
     unsigned best = 0;
     gw_status status = GW_OK;
     for (unsigned i = 0; i < p->n_rules && status == GW_OK && p->n_rules > 1; i++) {
-        status = search_rule(p, RULES[i], 0, &reached, why);
+        status = search_rule(p, GW_FUSION[i], 0, &reached, why);
         if (reached < least) {
             least = reached;
             best = i;
         }
     }
-    status = status == GW_OK ? search_rule(p, RULES[0], 1, &reached, why) : status;
-    return status == GW_OK && best != 0 ? search_rule(p, RULES[best], 1, &reached, why) : status;
+    status = status == GW_OK ? search_rule(p, GW_FUSION[0], 1, &reached, why) : status;
+    return status == GW_OK && best != 0 ? search_rule(p, GW_FUSION[best], 1, &reached, why) : status;
 }
 
 /* ---- bounds ---- */
@@ -320,7 +280,7 @@ static gw_status report_high(planner *p, gw_why *why)
     p->best = 0; /* nothing is to be kept */
     p->report.dense = NEVER;
     for (unsigned i = 0; i < p->n_rules && status == GW_OK; i++) {
-        status = try_dense(p, RULES[i], why);
+        status = try_dense(p, GW_FUSION[i], why);
     }
     const double high = p->report.dense;
     p->report = before;
@@ -344,37 +304,12 @@ static void count(planner *p)
     }
 }
 
-static int by_number(const void *a, const void *b)
-{
-    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
-    return (x > y) - (x < y);
-}
-
-/* Sizes of tensors; each has to be priced. */
-static size_t count_sizes(const gw_job *job)
-{
-    uint64_t *sizes = malloc(job->n * sizeof *sizes);
-    size_t n = 0;
-    for (size_t i = 0; i < job->n && sizes != NULL; i++) {
-        sizes[i] = job->tensors[i].elements;
-    }
-    if (sizes == NULL) {
-        return job->n;
-    }
-    qsort(sizes, job->n, sizeof *sizes, by_number);
-    for (size_t i = 0; i < job->n; i++) {
-        n += i == 0 || sizes[i] != sizes[i - 1];
-    }
-    free(sizes);
-    return n;
-}
-
 static gw_status make(planner *p, gw_plan *plan, gw_why *why)
 {
     p->best = GW_NEVER;
-    p->n_rules = p->request->no_fusion ? 1 : N_RULES;
+    p->n_rules = p->request->no_fusion ? 1 : GW_FUSIONS;
     gw_status status = gw_pricer_create(&p->pricer, p->cluster, why);
-    p->pricer.one_device = count_sizes(p->job) > MANY_SIZES;
+    p->pricer.one_device = gw_job_sizes(p->job) > MANY_SIZES;
     status = status == GW_OK ? collect_specs(p, why) : status;
     status = status == GW_OK ? try_baselines(p, why) : status;
     status = status == GW_OK ? search_all(p, why) : status;

@@ -140,39 +140,12 @@ gw_status gw_entries_uniform(const gw_job *job, gw_fusion rule, const gw_params 
     return GW_OK;
 }
 
-/* The problem whose buckets are the entries'. */
-static gw_status problem_of(gw_problem *x, const gw_job *job, const gw_plan_entry *entries,
-                            gw_why *why)
-{
-    const gw_status status = gw_problem_create(x, job, (gw_fusion){0, 0}, why);
-    if (status != GW_OK) {
-        return status;
-    }
-    uint32_t b = 0;
-    for (uint32_t i = 0; i < job->n; i++) {
-        if (i > 0 && entries[i].bucket == entries[i - 1].bucket) {
-            x->elements[b - 1] += job->tensors[i].elements;
-            x->compute[b - 1] += x->compute[i];
-        } else {
-            x->first[b] = i;
-            x->elements[b] = job->tensors[i].elements;
-            x->compute[b++] = x->compute[i];
-        }
-    }
-    const int tail = x->n > x->buckets;
-    x->compute[b] = tail ? x->compute[x->buckets] : 0;
-    x->first[b] = (uint32_t)job->n;
-    x->buckets = b;
-    x->n = b + (uint32_t)tail;
-    return GW_OK;
-}
-
 gw_status gw_predict_entries(gw_pricer *p, const gw_job *job, const gw_plan_entry *entries,
                              gw_ticks *makespan, gw_interval *intervals, size_t *n_intervals,
                              gw_why *why)
 {
     drawing d = {.n_known = 0};
-    const gw_status status = problem_of(&d.x, job, entries, why);
+    const gw_status status = gw_problem_of(&d.x, job, entries, why);
     return status == GW_OK ? draw(&d, p, entries, 0, makespan, intervals, n_intervals, why)
                            : status;
 }

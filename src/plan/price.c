@@ -255,15 +255,42 @@ static gw_status add_twins(gw_pricer *p, uint64_t elements, gw_why *why)
     return GW_OK;
 }
 
+static gw_status price_routes(gw_pricer *p, uint64_t elements, uint32_t spec, gw_why *why)
+{
+    const coders who = spec == 0 ? (coders){NULL, NULL} : coders_of(p, &p->specs[spec]);
+    gw_status status = GW_OK;
+    for (uint32_t i = 0; i < p->n_skeletons && status == GW_OK; i++) {
+        status = price_route(p, elements, spec, i, &who, why);
+    }
+    return status;
+}
+
+static gw_status seal(gw_pricer *p, uint64_t elements, gw_class *out, gw_why *why)
+{
+    return gw_front_seal(&p->front, elements, out)
+               ? GW_OK
+               : GW_FAIL(why, GW_ERR_MEMORY, "no memory for the choices of %llu elements",
+                         (unsigned long long)elements);
+}
+
+gw_status gw_price_spec(gw_pricer *p, uint64_t elements, uint32_t spec, gw_class *out, gw_why *why)
+{
+    gw_front_begin(&p->front, &p->rules);
+    p->front.hops_count = 1;
+    gw_status status = price_routes(p, elements, spec, why);
+    if (status == GW_OK && p->devices == (GW_DEVICE_CPU | GW_DEVICE_GPU)) {
+        status = add_twins(p, elements, why);
+    }
+    p->front.hops_count = 0;
+    return status == GW_OK ? seal(p, elements, out, why) : status;
+}
+
 gw_status gw_price_class(gw_pricer *p, uint64_t elements, gw_class *out, gw_why *why)
 {
     gw_status status = GW_OK;
     gw_front_begin(&p->front, &p->rules);
     for (uint32_t spec = 0; spec < p->n_specs && status == GW_OK; spec++) {
-        const coders who = spec == 0 ? (coders){NULL, NULL} : coders_of(p, &p->specs[spec]);
-        for (uint32_t i = 0; i < p->n_skeletons && status == GW_OK; i++) {
-            status = price_route(p, elements, spec, i, &who, why);
-        }
+        status = price_routes(p, elements, spec, why);
     }
     if (status == GW_OK && p->devices == (GW_DEVICE_CPU | GW_DEVICE_GPU)) {
         status = add_twins(p, elements, why);
@@ -272,11 +299,7 @@ gw_status gw_price_class(gw_pricer *p, uint64_t elements, gw_class *out, gw_why 
         return GW_FAIL(why, GW_ERR_UNSUPPORTED, "%llu elements: every route is forbidden",
                        (unsigned long long)elements);
     }
-    if (status == GW_OK && !gw_front_seal(&p->front, elements, out)) {
-        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for the choices of %llu elements",
-                       (unsigned long long)elements);
-    }
-    return status;
+    return status == GW_OK ? seal(p, elements, out, why) : status;
 }
 
 /* ---- one ---- */
@@ -348,4 +371,31 @@ void gw_pricer_destroy(gw_pricer *p)
     free(p->skeleton);
     gw_front_free(&p->front);
     *p = (gw_pricer){0};
+}
+
+gw_status gw_pricer_check(const gw_pricer *p, gw_why *why)
+{
+    if (p->devices == 0) {
+        return GW_FAIL(why, GW_ERR_ARG, "no device may code: the cluster has %s",
+                       p->cluster->has_gpu ? "cpu and gpu" : "cpu");
+    }
+    for (uint32_t i = 1; i < p->n_specs; i++) {
+        const gw_params *spec = &p->specs[i];
+        const gw_status status = gw_params_check(spec, why);
+        if (status != GW_OK) {
+            return status;
+        }
+        if (gw_params_flags(spec) & GW_CODEC_ROUNDS) {
+            return GW_FAIL(why, GW_ERR_UNSUPPORTED,
+                           "%s is exchanged in rounds, which the planner does not price",
+                           gw_codec_name(spec->codec));
+        }
+        const coders who = coders_of(p, spec);
+        if (who.cpu == NULL && who.gpu == NULL) {
+            return GW_FAIL(why, GW_ERR_UNKNOWN,
+                           "cluster '%.80s' does not say what %s costs on a device that may code",
+                           p->cluster->name, gw_codec_name(spec->codec));
+        }
+    }
+    return GW_OK;
 }

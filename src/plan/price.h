@@ -24,9 +24,13 @@ typedef struct gw_pricer {
 
 gw_status gw_pricer_create(gw_pricer *p, const gw_cluster *cluster, gw_why *why);
 void gw_pricer_destroy(gw_pricer *p);
+/* Whether something may code, and the cluster knows what each spec costs. */
+gw_status gw_pricer_check(const gw_pricer *p, gw_why *why);
 
 /* All choices of tensors of this size. */
 gw_status gw_price_class(gw_pricer *p, uint64_t elements, gw_class *out, gw_why *why);
+/* Those of one spec alone, with more hops only where they save something; there may be none. */
+gw_status gw_price_spec(gw_pricer *p, uint64_t elements, uint32_t spec, gw_class *out, gw_why *why);
 /* One choice; `params` NULL for an uncompressed route. Offered to p->front by force. */
 gw_status gw_price_one(gw_pricer *p, uint64_t elements, const gw_params *params,
                        const gw_route *route, gw_why *why);

@@ -44,7 +44,34 @@ gw_status gw_job_check(const gw_job *job, gw_why *why)
     return GW_OK;
 }
 
+static int by_number(const void *a, const void *b)
+{
+    const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+    return (x > y) - (x < y);
+}
+
+size_t gw_job_sizes(const gw_job *job)
+{
+    uint64_t *sizes = malloc(job->n * sizeof *sizes);
+    size_t n = 0;
+    for (size_t i = 0; i < job->n && sizes != NULL; i++) {
+        sizes[i] = job->tensors[i].elements;
+    }
+    if (sizes == NULL) {
+        return job->n;
+    }
+    qsort(sizes, job->n, sizeof *sizes, by_number);
+    for (size_t i = 0; i < job->n; i++) {
+        n += i == 0 || sizes[i] != sizes[i - 1];
+    }
+    free(sizes);
+    return n;
+}
+
 /* ---- buckets ---- */
+
+const gw_fusion GW_FUSION[GW_FUSIONS] = {
+    {0, 0}, {1 << 14, 1 << 16}, {1 << 16, 1 << 20}, {1 << 18, 1 << 22}, {1 << 20, 1 << 23}};
 
 static void cut(gw_problem *x, const gw_job *job, gw_fusion rule)
 {
@@ -87,6 +114,31 @@ gw_status gw_problem_create(gw_problem *x, const gw_job *job, gw_fusion rule, gw
         x->compute[x->n] = gw_ticks_of(job->backward) - before;
         x->class_of[x->n++] = &NO_CHOICES;
     }
+    return GW_OK;
+}
+
+gw_status gw_problem_of(gw_problem *x, const gw_job *job, const gw_plan_entry *entries, gw_why *why)
+{
+    const gw_status status = gw_problem_create(x, job, (gw_fusion){0, 0}, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    uint32_t b = 0;
+    for (uint32_t i = 0; i < job->n; i++) {
+        if (i > 0 && entries[i].bucket == entries[i - 1].bucket) {
+            x->elements[b - 1] += job->tensors[i].elements;
+            x->compute[b - 1] += x->compute[i];
+        } else {
+            x->first[b] = i;
+            x->elements[b] = job->tensors[i].elements;
+            x->compute[b++] = x->compute[i];
+        }
+    }
+    const int tail = x->n > x->buckets;
+    x->compute[b] = tail ? x->compute[x->buckets] : 0;
+    x->first[b] = (uint32_t)job->n;
+    x->buckets = b;
+    x->n = b + (uint32_t)tail;
     return GW_OK;
 }
 

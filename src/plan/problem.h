@@ -9,6 +9,10 @@ typedef struct gw_fusion {
     uint64_t below, together;
 } gw_fusion;
 
+/* Ways that are tried, smallest first. */
+enum { GW_FUSIONS = 5 };
+extern const gw_fusion GW_FUSION[GW_FUSIONS];
+
 /* Classes by size; the same for all ways to cut a job. */
 typedef struct gw_class_store {
     gw_class **item;
@@ -25,7 +29,12 @@ typedef struct gw_problem {
 } gw_problem;
 
 gw_status gw_job_check(const gw_job *job, gw_why *why);
+/* How many sizes its tensors have; each has to be priced. */
+size_t gw_job_sizes(const gw_job *job);
 gw_status gw_problem_create(gw_problem *x, const gw_job *job, gw_fusion rule, gw_why *why);
+/* The same with the buckets of these entries, one a tensor. */
+gw_status gw_problem_of(gw_problem *x, const gw_job *job, const gw_plan_entry *entries,
+                        gw_why *why);
 void gw_problem_destroy(gw_problem *x);
 gw_status gw_problem_price(gw_problem *x, gw_pricer *p, gw_class_store *store, gw_why *why);
 void gw_class_store_free(gw_class_store *store);
