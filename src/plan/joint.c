@@ -10,9 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Timeline events of one search, for 4341 routes and for 174. */
-#define EVENT_LIMIT            UINT64_C(6000000)
-#define EVENT_LIMIT_ONE_DEVICE UINT64_C(2000000)
+/* Timeline events of one search. */
+#define EVENT_LIMIT UINT64_C(6000000)
 /* With more pairs of size and spec than these, routes that code on several devices are left out. */
 enum { MANY_PRICES = 2048 };
 
@@ -308,8 +307,7 @@ static gw_status prepare(planner *p, gw_why *why)
     p->pricer.n_forbidden = r->n_forbidden;
     p->pricer.rules.one_channel = r->one_channel;
     p->pricer.one_device = gw_job_sizes(p->job) * p->table.n_specs > MANY_PRICES;
-    const int both = p->pricer.devices == (GW_DEVICE_CPU | GW_DEVICE_GPU);
-    p->event_limit = both ? EVENT_LIMIT : EVENT_LIMIT_ONE_DEVICE;
+    p->event_limit = EVENT_LIMIT;
     p->n_rules = r->no_fusion ? 1 : GW_FUSIONS;
     p->level = calloc(p->job->n, sizeof *p->level);
     p->cut = calloc(p->job->n, sizeof *p->cut);

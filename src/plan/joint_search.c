@@ -263,7 +263,9 @@ static void polish(gw_joint_search *s)
     keep_best(s);
     if (s->error <= s->p->table->budget) {
         s->price = -1;
-        move_singles(s, 0);
+        do {
+            move_singles(s, 0);
+        } while (!is_done(s) && s->line.makespan > s->dual.bound && move_pairs(s));
         keep_best(s);
     }
 }
