@@ -17,14 +17,14 @@ typedef struct gw_joint_tensor {
     const gw_params *levels;
     const double *errors; /* of each level; finite, from 0 up */
     uint32_t n;           /* 0 … GW_ADAPT_MOST_LEVELS; 0: as it is */
-    uint32_t uniform;     /* the default, which the budget is measured by; not looked at if n is 0 */
+    uint32_t uniform; /* the default, which the budget is measured by; not looked at if n is 0 */
 } gw_joint_tensor;
 
 typedef struct gw_joint_request {
     const gw_joint_tensor *tensors; /* in the job's order */
     size_t n_tensors;
-    double alpha;      /* budget = alpha × Σ errors of the defaults; 0 … infinity */
-    uint32_t devices;  /* these five as in gw_plan_request */
+    double alpha;     /* budget = alpha × Σ errors of the defaults; 0 … infinity */
+    uint32_t devices; /* these five as in gw_plan_request */
     uint32_t max_hops;
     const gw_route *forbidden;
     size_t n_forbidden;
@@ -34,16 +34,16 @@ typedef struct gw_joint_request {
 
 /* Seconds are of a whole step. "Alone" keeps to the same budget and the same rule for hops. */
 typedef struct gw_joint_report {
-    double budget, error;        /* Σ hops × error over the tensors, in their order; error ≤ budget */
-    double step;                 /* the plan's */
-    double dense;                /* nothing is compressed */
-    double levels_alone;         /* fewest bytes (gw_adapt_choose), then the best routes of one hop */
+    double budget, error; /* Σ hops × error over the tensors, in their order; error ≤ budget */
+    double step;          /* the plan's */
+    double dense;         /* nothing is compressed */
+    double levels_alone;  /* fewest bytes (gw_adapt_choose), then the best routes of one hop */
     double levels_error;
-    double routes_alone;         /* each tensor within its own part of the budget, then shortest */
+    double routes_alone; /* each tensor within its own part of the budget, then shortest */
     double routes_error;
-    double lower_bound;          /* proven: no plan with these buckets and this budget is faster */
-    uint64_t evaluations;        /* timelines, whole or in part */
-    uint64_t candidates;         /* spec and route, for each size of tensor */
+    double lower_bound;   /* proven: no plan with these buckets and this budget is faster */
+    uint64_t evaluations; /* timelines, whole or in part */
+    uint64_t candidates;  /* spec and route, for each size of tensor */
     uint32_t buckets, compressed;
 } gw_joint_report;
 

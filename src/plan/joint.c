@@ -27,7 +27,8 @@ typedef struct planner {
     unsigned n_rules;
     uint64_t event_limit, evaluations;
     gw_joint_found best, levels, routes, trial;
-    double dense; /* seconds of the timeline */
+    double dense; /* seconds of a step */
+    int close;    /* the best is within a hundredth of a bound */
 } planner;
 
 /* ---- what is found ---- */
@@ -98,8 +99,8 @@ static gw_status alone(planner *p, gw_alone kind, int whole, gw_joint_found *as,
                                   .device = p->pricer.devices & GW_DEVICE_GPU ? GW_CODING_GPU
                                                                               : GW_CODING_CPU,
                                   .event_limit = p->event_limit};
-    gw_status status = gw_joint_problem_create(&problem, p->job, p->cut, &p->table, &p->pricer,
-                                               &p->store, why);
+    gw_status status =
+        gw_joint_problem_create(&problem, p->job, p->cut, &p->table, &p->pricer, &p->store, why);
     if (status == GW_OK) {
         status = gw_joint_alone(&problem, &rules, &p->trial, &p->evaluations, why);
         gw_joint_problem_destroy(&problem);
@@ -242,6 +243,7 @@ static gw_status search(planner *p, gw_joint_problem *x, gw_why *why)
         start_from(&s, &p->routes);
         gw_joint_run(&s);
         write_best(p, &s);
+        p->close |= p->best.makespan <= s.dual.bound + s.dual.bound / 100;
     } else {
         status = GW_FAIL(why, GW_ERR_MEMORY, "no memory to plan %u buckets", x->x.n);
     }
@@ -271,7 +273,8 @@ static gw_status together(planner *p, gw_ticks *bound, gw_why *why)
     return status;
 }
 
-/* Without fusion, then with the buckets that the two found best, each once. */
+/* Without fusion, then with the buckets that the two found best, each once; then all other ways to fuse, unless the best is
+ * known to be good. */
 static gw_status search_cuts(planner *p, gw_why *why)
 {
     const gw_joint_found *const from[] = {&p->levels, &p->routes};
@@ -285,6 +288,10 @@ static gw_status search_cuts(planner *p, gw_why *why)
             memcpy(p->cut, from[i]->entry, p->job->n * sizeof *p->cut);
             status = together(p, NULL, why);
         }
+    }
+    for (unsigned i = 1; i < p->n_rules && status == GW_OK && !p->close; i++) {
+        status = cut(p, GW_FUSION[i], NULL, why);
+        status = status == GW_OK ? together(p, NULL, why) : status;
     }
     return status;
 }
@@ -389,12 +396,10 @@ static gw_status make(planner *p, gw_plan *plan, gw_joint_report *out, gw_why *w
     status = status == GW_OK ? gw_joint_levels(p->job, &p->table, p->request->alpha, p->level, why)
                              : status;
     status = status == GW_OK ? try_dense(p, why) : status;
-    status = status == GW_OK
-                 ? alone_best(p, GW_ALONE_LEVELS, GW_ALONE_LEVELS, &p->levels, why)
-                 : status;
-    status = status == GW_OK
-                 ? alone_best(p, GW_ALONE_DEFAULT, GW_ALONE_ROUTES, &p->routes, why)
-                 : status;
+    status =
+        status == GW_OK ? alone_best(p, GW_ALONE_LEVELS, GW_ALONE_LEVELS, &p->levels, why) : status;
+    status = status == GW_OK ? alone_best(p, GW_ALONE_DEFAULT, GW_ALONE_ROUTES, &p->routes, why)
+                             : status;
     if (status == GW_OK) {
         keep(p, &p->levels, &p->best);
         keep(p, &p->routes, &p->best);

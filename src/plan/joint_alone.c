@@ -105,11 +105,10 @@ static uint8_t allowed_hops(const gw_joint_problem *p, const gw_alone_rules *r, 
     for (uint32_t hops = 0; hops <= GW_ROUTE_MAX_POINTS; hops++) {
         int fine = r->kind != GW_ALONE_LEVELS || hops <= 1;
         for (uint32_t i = p->x.first[b]; i < p->x.first[b + 1] && fine; i++) {
-            fine = r->kind == GW_ALONE_LEVELS
-                       ? spec == r->level[i]
-                       : within_part(p->table, i, spec, hops, r->alpha) &&
-                             (r->kind == GW_ALONE_ROUTES || spec == 0 ||
-                              spec == p->table->uniform[i]);
+            fine = r->kind == GW_ALONE_LEVELS ? spec == r->level[i]
+                                              : within_part(p->table, i, spec, hops, r->alpha) &&
+                                                    (r->kind == GW_ALONE_ROUTES || spec == 0 ||
+                                                     spec == p->table->uniform[i]);
         }
         bits |= (uint8_t)(fine << hops);
     }

@@ -45,7 +45,8 @@ static double bound_with(const bounder *b, gw_dual *d)
     for (uint32_t i = x->n; i-- > 0;) {
         before -= scale * b->p->menu[i].least;
         work += least_weighted(b, &b->p->menu[i], d);
-        const double sum = UNIT * ready + work + (double)d->weight[GW_TRACK_GPU] * (backward - ready);
+        const double sum =
+            UNIT * ready + work + (double)d->weight[GW_TRACK_GPU] * (backward - ready);
         const double bound = sum + before - spent - 1e-9 * (sum + before + spent);
         if (bound > best) {
             best = bound;

@@ -46,7 +46,8 @@ gw_status gw_joint_search_create(gw_joint_search *s, const gw_joint_problem *p,
                                  const gw_timeline_rules *rules, gw_why *why)
 {
     const size_t room = (size_t)p->x.n + 1;
-    *s = (gw_joint_search){.p = p, .best = GW_NEVER, .event_limit = UINT64_MAX, .until = UINT64_MAX};
+    *s =
+        (gw_joint_search){.p = p, .best = GW_NEVER, .event_limit = UINT64_MAX, .until = UINT64_MAX};
     const gw_status status =
         gw_timeline_create(&s->line, rules, p->x.compute, p->x.n, GW_TIMELINE_MAX_OPS, why);
     if (status != GW_OK) {
@@ -102,8 +103,7 @@ static void set(gw_joint_search *s, const uint32_t *pick)
 static void keep_best(gw_joint_search *s)
 {
     if (s->error <= s->p->table->budget &&
-        (s->line.makespan < s->best ||
-         (s->line.makespan == s->best && s->error < s->best_error))) {
+        (s->line.makespan < s->best || (s->line.makespan == s->best && s->error < s->best_error))) {
         s->best = s->line.makespan;
         s->best_error = s->error;
         memcpy(s->best_pick, s->pick, s->p->x.buckets * sizeof *s->pick);
@@ -230,9 +230,8 @@ static int move_two(gw_joint_search *s, uint32_t a, uint32_t b)
     score best = {s->line.makespan, s->error};
     change chosen = {.n = 0};
     for (uint32_t k = 0; k < ma->n_some * mb->n_some; k++) {
-        const change c = {.bucket = {a, b},
-                          .pick = {ma->some[k / mb->n_some], mb->some[k % mb->n_some]},
-                          .n = 2};
+        const change c = {
+            .bucket = {a, b}, .pick = {ma->some[k / mb->n_some], mb->some[k % mb->n_some]}, .n = 2};
         if (c.pick[0] != s->pick[a] && c.pick[1] != s->pick[b] && try_change(s, &c, &best)) {
             chosen = c;
         }

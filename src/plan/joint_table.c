@@ -24,10 +24,9 @@ static gw_status check_tensor(const gw_job_tensor *tensor, const gw_joint_tensor
     for (uint32_t i = 0; i < t->n; i++) {
         if (!(t->errors[i] >= 0 && t->errors[i] <= 1e300)) {
             const gw_codec *codec = t->levels[i].codec;
-            return GW_FAIL(why, GW_ERR_RANGE,
-                           "tensor '%.80s': the error of level %u (%s) is %g; from 0 up",
-                           tensor->name, i, codec != NULL ? gw_codec_name(codec) : "as it is",
-                           t->errors[i]);
+            return GW_FAIL(
+                why, GW_ERR_RANGE, "tensor '%.80s': the error of level %u (%s) is %g; from 0 up",
+                tensor->name, i, codec != NULL ? gw_codec_name(codec) : "as it is", t->errors[i]);
         }
     }
     return GW_OK;
@@ -131,10 +130,10 @@ gw_status gw_joint_table_create(gw_joint_table *t, const gw_job *job,
     if (status == GW_OK) {
         t->error = calloc(job->n * t->n_specs, sizeof *t->error);
         t->uniform = calloc(job->n, sizeof *t->uniform);
-        status = t->error != NULL && t->uniform != NULL
-                     ? fill(t, job, request, why)
-                     : GW_FAIL(why, GW_ERR_MEMORY, "no memory for the errors of %zu tensors",
-                               job->n);
+        status =
+            t->error != NULL && t->uniform != NULL
+                ? fill(t, job, request, why)
+                : GW_FAIL(why, GW_ERR_MEMORY, "no memory for the errors of %zu tensors", job->n);
     }
     if (status != GW_OK) {
         gw_joint_table_destroy(t);

@@ -207,7 +207,8 @@ static gw_status search_all(planner *p, gw_why *why)
         }
     }
     status = status == GW_OK ? search_rule(p, GW_FUSION[0], 1, &reached, why) : status;
-    return status == GW_OK && best != 0 ? search_rule(p, GW_FUSION[best], 1, &reached, why) : status;
+    return status == GW_OK && best != 0 ? search_rule(p, GW_FUSION[best], 1, &reached, why)
+                                        : status;
 }
 
 /* ---- bounds ---- */

@@ -20,7 +20,8 @@ static double draw(float *out, size_t n, double scale, double tail, uint64_t *st
 {
     double sum = 0;
     for (size_t i = 0; i < n; i++) {
-        const double normal = sqrt(-2 * log(uniform(state))) * cos(6.283185307179586 * uniform(state));
+        const double normal =
+            sqrt(-2 * log(uniform(state))) * cos(6.283185307179586 * uniform(state));
         const double x = scale * copysign(pow(fabs(normal), tail), normal);
         out[i] = (float)x;
         sum += x * x;
