@@ -113,7 +113,8 @@ static void move_weights(const bounder *b, gw_dual *d, double *best)
 
 static void move_price(const bounder *b, gw_dual *d, double *best)
 {
-    for (double factor = 64; factor > 1.0001; factor = sqrt(factor)) {
+    double factor = 64;
+    for (int k = 0; k < 16; k++, factor = sqrt(factor)) { /* down to 1.0001 */
         for (int moved = 1; moved;) {
             gw_dual up = *d, down = *d;
             up.price *= factor;
