@@ -128,8 +128,8 @@ gw_status gw_joint_table_create(gw_joint_table *t, const gw_job *job,
     }
     status = status == GW_OK ? collect(t, request, why) : status;
     if (status == GW_OK) {
-        t->error = calloc(job->n * t->n_specs, sizeof *t->error);
-        t->uniform = calloc(job->n, sizeof *t->uniform);
+        t->error = calloc(job->n * t->n_specs + 1, sizeof *t->error);
+        t->uniform = calloc(job->n + 1, sizeof *t->uniform);
         status =
             t->error != NULL && t->uniform != NULL
                 ? fill(t, job, request, why)

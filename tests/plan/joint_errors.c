@@ -3,7 +3,6 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <string.h>
 
 enum { SAMPLE = 1 << 14, MEASURED = 10, DEFAULT = 2 };
 
@@ -94,6 +93,15 @@ void joint_errors_free(joint_errors *e)
     free(e->tensors);
 }
 
+static int same(const gw_params *a, const gw_params *b)
+{
+    int equal = a->codec == b->codec;
+    for (unsigned i = 0; i < GW_PARAMS_MAX; i++) {
+        equal = equal && a->value[i] == b->value[i];
+    }
+    return equal;
+}
+
 double joint_errors_of(const joint_errors *e, const gw_plan *plan)
 {
     double sum = 0;
@@ -104,7 +112,7 @@ double joint_errors_of(const joint_errors *e, const gw_plan *plan)
         }
         double error = entry.params.codec == NULL ? 0 : (double)NAN;
         for (uint32_t k = 0; k < e->tensors[i].n; k++) {
-            if (memcmp(&entry.params, &e->tensors[i].levels[k], sizeof entry.params) == 0) {
+            if (same(&entry.params, &e->tensors[i].levels[k])) {
                 error = e->tensors[i].errors[k];
             }
         }
