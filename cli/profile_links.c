@@ -334,7 +334,7 @@ static gw_status measure_level(gw_cli_meter *m, gw_comm *comm, const char *level
         }
     }
     if (status == GW_OK) {
-        status = measure_share(&g, fit->latency + MOST / 4 / fit->rate, &fit->cpu_share, why);
+        status = measure_share(&g, fit->latency + MOST / 4.0 / fit->rate, &fit->cpu_share, why);
     }
     if (status == GW_OK) {
         status = gw_cli_profile_busy(comm, &fit->busy, why);
