@@ -63,8 +63,9 @@ int gw_cuda_has(const gw_cuda *cuda, const gw_codec *codec)
 static gw_status find_codec(const gw_cuda *cuda, const gw_params *params,
                             const gw_cuda_codec **codec, gw_why *why)
 {
-    if (cuda == NULL) {
-        return GW_FAIL(why, GW_ERR_ARG, "no CUDA library was opened");
+    if (cuda == NULL || params == NULL) {
+        return GW_FAIL(why, GW_ERR_ARG, "%s",
+                       cuda == NULL ? "no CUDA library was opened" : "no params");
     }
     const gw_status status = gw_params_check(params, why);
     if (status != GW_OK) {
