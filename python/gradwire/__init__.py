@@ -30,13 +30,14 @@ def _unwrap(model):
 
 
 def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=16384, seed=0, timeout=1800.0, lanes=0,
-           threads=1, piece=0, scaler=None, residual=None, replicas=None, writer=None, quiet=False):
+           threads=1, piece=1 << 21, scaler=None, residual=None, replicas=None, writer=None, quiet=False):
     """From now on the model's gradients go through gradwire. All ranks call it, with the same arguments.
 
     what         a codec ("natural:bits=8", "adacomp", "dense", ...) or a plan file (.json)
     route        how compressed layers go ("sra", "gather", ...); by default the codec's usual way
     rules        {pattern of parameter names: codec}, the last that fits counts: {"embed.*": "topk", "head.*": "dense"}
     dense_below  layers of fewer elements go together, uncompressed; so do vectors (biases, norms) of any size
+    piece        elements from which a tensor is cut, to overlap coding and wire: larger than elsewhere, since a message costs more here
     timeout      seconds without an answer from another rank before it counts as gone
     scaler       a GradScaler: residuals follow its scale, and stay as they were in a step that it skips
     residual     "full": allows codecs with feedback under fully_shard, at the price of a full-size residual a rank
