@@ -98,30 +98,35 @@ __global__ void __launch_bounds__(THREADS)
 
 /* ---- left ---- */
 
-/* Sums of the block, in the order of its threads by halves. */
-GW_DEVICE float sum_block(float v, float *shared)
+/* Every thread has 32 numbers; thread v < 32 gets the sum of all threads' number v. */
+GW_DEVICE float sum_block(const float mine[ROWS * CHUNK])
 {
-    for (int d = 16; d > 0; d /= 2) {
-        v += __shfl_down_sync(0xFFFFFFFFu, v, d);
-    }
-    if (threadIdx.x % 32 == 0) {
-        shared[threadIdx.x / 32] = v;
-    }
-    __syncthreads();
-    float all = 0;
-    for (uint32_t w = 0; w < THREADS / 32; w++) {
-        all += shared[w];
+    enum { PITCH = THREADS + 1, EIGHTH = THREADS / 8 };
+    static_assert(ROWS * CHUNK == 32, "a warp's worth of sums");
+    __shared__ float some[ROWS * CHUNK * PITCH], eighths[THREADS];
+    float sum = 0;
+#pragma unroll
+    for (uint32_t v = 0; v < ROWS * CHUNK; v++) {
+        some[v * PITCH + threadIdx.x] = mine[v];
     }
     __syncthreads();
-    return all;
+    for (uint32_t i = 0; i < EIGHTH; i++) {
+        sum += some[threadIdx.x % 32 * PITCH + threadIdx.x / 32 * EIGHTH + i];
+    }
+    eighths[threadIdx.x] = sum;
+    __syncthreads();
+    sum = 0;
+    for (uint32_t i = 0; i < 8 && threadIdx.x < 32; i++) {
+        sum += eighths[32 * i + threadIdx.x];
+    }
+    return sum; /* the next call's first barrier stands between these readings and its second writings */
 }
 
 /* P of 8 rows and up to 4 columns of Q0, from column `k` on. The first time, G is formed. */
 GW_DEVICE void left_rows(const gw_select_in &t, const places &p, gw_dtype dtype, uint64_t row,
                          uint32_t k)
 {
-    __shared__ float shared[THREADS / 32];
-    float sum[ROWS][CHUNK] = {};
+    float sum[ROWS * CHUNK] = {};
     uint64_t odd = 0;
     for (uint64_t c = threadIdx.x; c < p.m.cols; c += THREADS) {
         float q[CHUNK], G[ROWS];
@@ -144,23 +149,19 @@ GW_DEVICE void left_rows(const gw_select_in &t, const places &p, gw_dtype dtype,
             odd += k == 0 && is_odd(G[r]);
 #pragma unroll
             for (uint32_t j = 0; j < CHUNK; j++) {
-                sum[r][j] = fmaf(G[r], q[j], sum[r][j]);
+                sum[r * CHUNK + j] = fmaf(G[r], q[j], sum[r * CHUNK + j]);
             }
         }
     }
     gw_count(&p.at->non_finite, odd);
     gw_count(&t.result->non_finite, odd);
-#pragma unroll
-    for (uint32_t r = 0; r < ROWS; r++) {
-#pragma unroll
-        for (uint32_t j = 0; j < CHUNK; j++) {
-            const float all = sum_block(sum[r][j], shared);
-            if (threadIdx.x == 0 && row + r < p.m.rows && k + j < p.m.rank) {
-                p.left[(row + r) * p.m.rank + k + j] = all;
-                if (is_odd(all)) {
-                    p.at->bad_left = 1;
-                }
-            }
+    const float all = sum_block(sum);
+    const uint64_t to = row + threadIdx.x / CHUNK;
+    const uint32_t column = k + threadIdx.x % CHUNK;
+    if (threadIdx.x < ROWS * CHUNK && to < p.m.rows && column < p.m.rank) {
+        p.left[to * p.m.rank + column] = all;
+        if (is_odd(all)) {
+            p.at->bad_left = 1;
         }
     }
 }
@@ -187,7 +188,7 @@ static __host__ __device__ inline uint32_t left_blocks(const gw_matrix &m)
 }
 
 template <int N>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 3)
     left_kernel(const __grid_constant__ gw_select_batch<gw_low, N> batch)
 {
     uint32_t number;
