@@ -58,6 +58,13 @@ GW_HD static inline uint16_t gw_bf16_from_f32(float x)
 GW_HD static inline float gw_f32_from_f16(uint16_t h)
 {
     const uint32_t sign = (uint32_t)(h & 0x8000) << 16, e = h >> 10 & 31, m = h & 0x3FF;
+#ifdef __CUDA_ARCH__
+    if (e != 31) { /* the same in one instruction, but for NaN patterns */
+        float x;
+        asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
+        return x;
+    }
+#endif
     if (e == 31) {
         return gw_float(sign | GW_INF_BITS | m << 13 | (m != 0 ? 0x400000u : 0));
     }
@@ -75,6 +82,11 @@ GW_HD static inline uint16_t gw_f16_from_f32(float x)
     if (a > GW_INF_BITS) {
         return (uint16_t)(sign | 0x7E00 | (a >> 13 & 0x3FF));
     }
+#ifdef __CUDA_ARCH__
+    uint16_t h; /* the same in one instruction, but for NaN patterns */
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+    return h;
+#else
     if (a >= 0x477FF000) { /* 65520 and up, infinity too */
         return (uint16_t)(sign | 0x7C00);
     }
@@ -84,6 +96,7 @@ GW_HD static inline uint16_t gw_f16_from_f32(float x)
     /* Subnormal in fp16: adding 1/2 aligns the units of 2^-24 with the last mantissa bit, and the
      * addition itself rounds to nearest even. */
     return (uint16_t)(sign | (gw_bits(gw_float(a) + 0.5f) - gw_bits(0.5f)));
+#endif
 }
 
 /* Asks for the `bytes` that lie `ahead` bytes behind p; harmless beyond the end of an array. */

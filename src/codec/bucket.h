@@ -8,13 +8,8 @@
 
 #include "base/little_endian.h"
 #include "base/random.h"
+#include "codec/bucket_core.h"
 #include "codec/codec_impl.h"
-
-#include <math.h>
-
-/* Parameters that both have, in this order. */
-enum { GW_BUCKET_BITS, GW_BUCKET_SIZE, GW_BUCKET_NORM, GW_BUCKET_COMMON };
-enum { GW_BUCKET_HEADER = 4 }; /* the scale's bytes */
 
 /* How one bucket is quantised. */
 typedef struct gw_bucket {
@@ -66,34 +61,6 @@ void gw_bucket_encode(const gw_coding *job, const float *x, size_t n, uint64_t f
 void gw_bucket_decode(const gw_coding *job, const uint8_t *payload, size_t n, gw_apply how,
                       float *out);
 
-enum { GW_BUCKET_LANES = 32 };
-
-/* P of the sum of squares: keeps it away from overflow and from subnormals. `top` is the largest |bits|. */
-GW_HD static inline float gw_bucket_square_pre(uint32_t top)
-{
-    return top > 0x5D800000u /* 2^60 */ ? 0x1p-80f : top < 0x33800000u /* 2^-24 */ ? 0x1p80f : 1.0f;
-}
-
-/* The largest finite number of a tensor's dtype: what is decoded must not overflow there. */
-GW_HD static inline float gw_bucket_most(gw_dtype dtype)
-{
-    return gw_float(dtype == GW_F16 ? 0x477FE000u : dtype == GW_BF16 ? 0x7F7F0000u : 0x7F7FFFFFu);
-}
-
-/* The Euclidean norm from the lane sums of squares, which it folds up; never below the largest magnitude,
- * never above `most`. */
-GW_HD static inline float gw_bucket_norm(float lane[GW_BUCKET_LANES], float pre, uint32_t top,
-                                         float most)
-{
-    for (int half = GW_BUCKET_LANES / 2; half > 0; half /= 2) {
-        for (int i = 0; i < half; i++) {
-            lane[i] += lane[i + half];
-        }
-    }
-    const float norm = sqrtf(lane[0]) / pre, least = gw_float(top);
-    return norm > most ? most : norm > least ? norm : least;
-}
-
 /* The bucket's scale. The lanes are an array the compiler makes vectors of; their order is fixed. */
 static inline float gw_bucket_scale(const float *x, size_t n, uint32_t top, int euclidean,
                                     float most)
@@ -115,12 +82,6 @@ static inline float gw_bucket_scale(const float *x, size_t n, uint32_t top, int 
         lane[j] += v * v;
     }
     return gw_bucket_norm(lane, pre, top, most);
-}
-
-/* P of numerics.md: brings the scale to where its reciprocal is a normal number. */
-GW_HD static inline float gw_bucket_pre(float scale)
-{
-    return scale < 0x1p-60f ? 0x1p64f : scale > 0x1p100f ? 0x1p-64f : 1.0f;
 }
 
 static inline uint32_t gw_bucket_random(const gw_bucket *b, gw_random_pair k, uint64_t index)

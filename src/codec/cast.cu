@@ -131,7 +131,7 @@ __global__ void __launch_bounds__(THREADS)
 }
 
 template <int TYPE, class B>
-__global__ void __launch_bounds__(THREADS) decode_kernel(const __grid_constant__ B batch)
+__global__ void __launch_bounds__(THREADS, 3) decode_kernel(const __grid_constant__ B batch)
 {
     uint64_t at;
     const uint32_t index = gw_find_tile(batch, &at);
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(THREADS) decode_kernel(const __grid_constant__
     if (batch.add) {
         gw_read_quads<0>(sum, t.out, batch.s.dtype, at, m, batch.s.tile);
     }
-#pragma unroll 4
+#pragma unroll 2
     for (uint32_t p = 0; p < batch.n_payloads; p++) {
         uint32_t code[GW_OWN];
         read_codes<TYPE>(code, payload[p] + at * (TYPE == GW_F32 ? 4 : 2), m, batch.s.tile);

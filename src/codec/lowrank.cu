@@ -28,8 +28,7 @@ typedef struct places {
     uint64_t part_rows;
 } places;
 
-static __host__ __device__ inline places places_in(uint8_t *room, const gw_low &s, uint64_t count,
-                                                   size_t *bytes)
+static places places_in(uint8_t *room, const gw_low &s, uint64_t count, size_t *bytes)
 {
     places p;
     p.m = gw_matrix_of(s.rank, s.cols, count);
@@ -49,12 +48,6 @@ static __host__ __device__ inline places places_in(uint8_t *room, const gw_low &
     *bytes = 256 + 12 * (size_t)(rank * rows) + 8 * (size_t)(rank * cols) +
              4 * (size_t)(p.n_parts * rank * cols);
     return p;
-}
-
-GW_DEVICE places places_of(const gw_select_in &t, const gw_low &s)
-{
-    size_t unused;
-    return places_in(t.room, s, t.count, &unused);
 }
 
 GW_DEVICE int is_odd(float x)
@@ -78,11 +71,12 @@ GW_DEVICE float read_first(const gw_select_in &t, gw_dtype dtype, uint64_t i)
 
 template <int N>
 __global__ void __launch_bounds__(THREADS)
-    start_kernel(const __grid_constant__ gw_select_batch<gw_low, N> batch)
+    start_kernel(const __grid_constant__ gw_select_batch<gw_low, places, N> batch)
 {
     uint32_t number;
-    const gw_select_in &t = batch.tensor[gw_select_find(batch, &number)];
-    const places p = places_of(t, batch.s);
+    const uint32_t which = gw_select_find(batch, &number);
+    const gw_select_in &t = batch.tensor[which];
+    const places &p = batch.layout[which];
     const uint64_t i = (uint64_t)number * THREADS + threadIdx.x;
     if (i == 0) {
         *p.at = {0, 0, 0};
@@ -189,11 +183,12 @@ static __host__ __device__ inline uint32_t left_blocks(const gw_matrix &m)
 
 template <int N>
 __global__ void __launch_bounds__(THREADS, 3)
-    left_kernel(const __grid_constant__ gw_select_batch<gw_low, N> batch)
+    left_kernel(const __grid_constant__ gw_select_batch<gw_low, places, N> batch)
 {
     uint32_t number;
-    const gw_select_in &t = batch.tensor[gw_select_find(batch, &number)];
-    const places p = places_of(t, batch.s);
+    const uint32_t which = gw_select_find(batch, &number);
+    const gw_select_in &t = batch.tensor[which];
+    const places &p = batch.layout[which];
     if (p.m.rank == 0) {
         copy_whole(t, batch.dtype, number, left_blocks(p.m));
     }
@@ -268,9 +263,9 @@ GW_DEVICE void orthogonal(double *columns, uint64_t rows, uint32_t rank)
 
 template <int N>
 __global__ void __launch_bounds__(ORTHO_THREADS)
-    columns_kernel(const __grid_constant__ gw_select_batch<gw_low, N> batch)
+    columns_kernel(const __grid_constant__ gw_select_batch<gw_low, places, N> batch)
 {
-    const places p = places_of(batch.tensor[blockIdx.x], batch.s);
+    const places &p = batch.layout[blockIdx.x];
     const uint64_t rows = p.m.rows, n = p.m.rank * rows;
     if (p.at->bad_left != 0) {
         return;
@@ -296,11 +291,12 @@ static __host__ __device__ inline uint32_t right_blocks(const places &p)
 /* Q of a part of the rows, 1024 columns and 4 of the rank. */
 template <int N>
 __global__ void __launch_bounds__(THREADS)
-    right_kernel(const __grid_constant__ gw_select_batch<gw_low, N> batch)
+    right_kernel(const __grid_constant__ gw_select_batch<gw_low, places, N> batch)
 {
     uint32_t number;
-    const gw_select_in &t = batch.tensor[gw_select_find(batch, &number)];
-    const places p = places_of(t, batch.s);
+    const uint32_t which = gw_select_find(batch, &number);
+    const gw_select_in &t = batch.tensor[which];
+    const places &p = batch.layout[which];
     if (p.m.rank == 0 || p.at->bad_left != 0) {
         return;
     }
@@ -341,11 +337,11 @@ __global__ void __launch_bounds__(THREADS)
 
 template <int N>
 __global__ void __launch_bounds__(THREADS)
-    gather_kernel(const __grid_constant__ gw_select_batch<gw_low, N> batch)
+    gather_kernel(const __grid_constant__ gw_select_batch<gw_low, places, N> batch)
 {
     uint32_t number;
-    const gw_select_in &t = batch.tensor[gw_select_find(batch, &number)];
-    const places p = places_of(t, batch.s);
+    const uint32_t which = gw_select_find(batch, &number);
+    const places &p = batch.layout[which];
     const uint64_t n = p.m.rank * p.m.cols, i = (uint64_t)number * THREADS + threadIdx.x;
     if (i >= n || p.at->bad_left != 0) {
         return;
@@ -378,11 +374,12 @@ GW_DEVICE void put_factors(const gw_select_in &t, const places &p, uint32_t numb
 
 template <int N>
 __global__ void __launch_bounds__(THREADS)
-    finish_kernel(const __grid_constant__ gw_select_batch<gw_low, N> batch)
+    finish_kernel(const __grid_constant__ gw_select_batch<gw_low, places, N> batch)
 {
     uint32_t number;
-    const gw_select_in &t = batch.tensor[gw_select_find(batch, &number)];
-    const places p = places_of(t, batch.s);
+    const uint32_t which = gw_select_find(batch, &number);
+    const gw_select_in &t = batch.tensor[which];
+    const places &p = batch.layout[which];
     if (p.m.rank == 0) {
         return;
     }
@@ -429,7 +426,7 @@ static size_t workspace(const double *value, gw_dtype dtype, size_t count, int f
 struct run_encode {
     const gw_cuda_call *call;
 
-    template <int N> void operator()(gw_select_part<gw_low, N> &part) const
+    template <int N> void operator()(gw_select_part<gw_low, places, N> &part) const
     {
         const gw_low s = part.batch.s;
         const auto shape = [&](uint64_t count) {
@@ -475,8 +472,8 @@ struct run_decode {
 static gw_status encode(const gw_cuda_call *call, const gw_cuda_source *tensors, size_t n,
                         gw_why *why)
 {
-    gw_select_encode(shape_of(call->value), call, tensors, n, workspace, run_encode{call},
-                     UINT32_MAX - 1);
+    gw_select_encode(shape_of(call->value), call, tensors, n, workspace, places_in,
+                     run_encode{call}, UINT32_MAX - 1);
     return gw_cuda_launched(why, "lowrank");
 }
 

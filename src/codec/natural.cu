@@ -270,7 +270,7 @@ GW_DEVICE void encode9(float x[GW_OWN], const gw_span_shared &s, const gw_span_i
 }
 
 template <int N, int FEEDBACK, int NINE>
-__global__ void __launch_bounds__(THREADS, 4)
+__global__ void __launch_bounds__(THREADS, FEEDBACK ? 4 : 5)
     encode_kernel(const __grid_constant__ gw_encode_batch<N> batch)
 {
     uint64_t at;

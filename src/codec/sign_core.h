@@ -13,6 +13,12 @@ GW_HD static inline float gw_sign_pre(uint32_t top)
     return top > 0x71800000u /* 2^100 */ ? 0x1p-64f : 1.0f;
 }
 
+/* The mean of n magnitudes from their sum. */
+GW_HD static inline float gw_sign_mean_of(float sum, size_t n, float pre)
+{
+    return sum / (float)n / pre;
+}
+
 /* The mean of n magnitudes from their lane sums, which it folds up. */
 GW_HD static inline float gw_sign_mean(float lane[GW_SIGN_LANES], size_t n, float pre)
 {
@@ -21,7 +27,7 @@ GW_HD static inline float gw_sign_mean(float lane[GW_SIGN_LANES], size_t n, floa
             lane[i] += lane[i + half];
         }
     }
-    return lane[0] / (float)n / pre;
+    return gw_sign_mean_of(lane[0], n, pre);
 }
 
 /* −0 counts as +0. */

@@ -1,0 +1,261 @@
+/* The two dithers' kernels. The including file's L says how a number becomes a level and a level a number: L::factor,
+ * L::level, L::fraction, as in its core. */
+#ifndef GW_CUDA_DITHER_H
+#define GW_CUDA_DITHER_H
+
+#include "codec/cuda_bucket.h"
+
+/* Which kernel: of 4 bits, of any, and of any with r the middle. */
+enum { GW_FOUR_BITS, GW_ANY_BITS, GW_NEAREST };
+
+/* The Euclidean norm. */
+struct gw_sum_of_squares {
+    GW_DEVICE float pre(uint32_t top)
+    {
+        return gw_bucket_square_pre(top);
+    }
+    GW_DEVICE float term(float x, float pre)
+    {
+        const float v = x * pre;
+        return v * v;
+    }
+    GW_DEVICE float scale(float sum, float pre, uint32_t top, uint32_t n, float most)
+    {
+        (void)n;
+        return gw_bucket_norm_of(sum, pre, top, most);
+    }
+};
+
+/* How one bucket is quantised. */
+typedef struct gw_quantum {
+    float scale, pre, factor;
+    int plain; /* neither zero nor not finite */
+} gw_quantum;
+
+template <class L> GW_DEVICE gw_quantum gw_quantum_of(uint32_t top, float scale, uint32_t levels)
+{
+    gw_quantum b;
+    b.plain = top != 0 && top < GW_INF_BITS;
+    b.scale = b.plain ? scale : gw_float(top == 0 ? 0 : GW_NAN_BITS);
+    b.pre = gw_bucket_pre(scale);
+    b.factor = b.plain ? L::factor(scale * b.pre, levels) : 0.0f;
+    return b;
+}
+
+template <class L, int KIND, int USUAL>
+GW_DEVICE uint32_t gw_code_of(float x, const gw_quantum &b, uint32_t bits, uint32_t levels,
+                              uint32_t r)
+{
+    const float all = gw_float(gw_bits(x) & GW_ABS_MASK), size = USUAL ? all : all * b.pre;
+    const uint32_t level = L::level(size, b.factor, levels, r);
+    const uint32_t sign = gw_bits(x) >> 31 << (bits - 1);
+    return KIND == GW_FOUR_BITS ? level | sign : level | (level != 0 ? sign : 0);
+}
+
+/* Codes of the half's two quads. USUAL: b.pre is 1. */
+template <class L, int KIND, int USUAL>
+GW_DEVICE void gw_codes_of(uint32_t quad[2], const float x[8], const gw_quantum &b, uint32_t bits,
+                           uint32_t levels, gw_random_pair k, uint64_t index)
+{
+    const uint32_t number = gw_random_number(index);
+    quad[0] = quad[1] = 0;
+#pragma unroll
+    for (uint32_t j = 0; j < 4; j++) {
+        uint32_t r[2] = {1u << (GW_MANT_BITS - 1), 1u << (GW_MANT_BITS - 1)};
+        if (KIND != GW_NEAREST) {
+            const uint32_t word = gw_random_word(k, number + j);
+            r[0] = word >> 9;
+            r[1] = (word >> 16 | word << 16) >> 9;
+        }
+        quad[0] |= gw_code_of<L, KIND, USUAL>(x[j], b, bits, levels, r[0]) << bits * j;
+        quad[1] |= gw_code_of<L, KIND, USUAL>(x[4 + j], b, bits, levels, r[1]) << bits * j;
+    }
+#pragma unroll
+    for (int q = 0; q < 2; q++) {
+        if (KIND == GW_FOUR_BITS) { /* no sign on a zero */
+            quad[q] &= (((quad[q] & 0x7777u) + 0x7777u) & 0x8888u) | 0x7777u;
+        }
+        quad[q] = b.plain ? quad[q] : 0;
+    }
+}
+
+template <class L>
+GW_DEVICE float gw_value_of(float scale, uint32_t code, uint32_t bits, uint32_t levels)
+{
+    const float size = scale * L::fraction(code & levels, levels);
+    return gw_float(gw_bits(size) | (code >> (bits - 1) & 1u) << 31);
+}
+
+template <class L, int KIND, int FEEDBACK, class B>
+__global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant__ B batch)
+{
+    GW_DYNAMIC_SHARED(memory); /* the tile's payload; with norm=l2 its numbers in front of it */
+    __shared__ uint32_t tops[GW_MOST_WARPS];
+    __shared__ gw_chains chains;
+    const gw_span_shared &s = batch.s;
+    const gw_shape shape =
+        gw_shape_of(KIND == GW_FOUR_BITS ? 4 : s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]);
+    const uint32_t bits = shape.bits, size = shape.size;
+    const uint32_t levels = (1u << (bits - 1)) - 1;
+    uint64_t at;
+    const gw_span_in &t = batch.tensor[gw_find_tile(batch, &at)];
+    const uint32_t m = gw_span_left(t.count, at, s.tile);
+    const uint64_t index = t.first + at;
+    const gw_random_pair k = gw_random_pair_at(t.key, index);
+    float x[GW_OWN];
+    gw_read_source<1, FEEDBACK>(x, s, t, at, m);
+    uint32_t top[2] = {gw_top_of(x), gw_top_of(x + 8)};
+    gw_bucket_tops(top, size, tops);
+    float scale[2] = {gw_float(top[0]), gw_float(top[1])};
+    uint8_t *image = memory;
+    if (s.set[GW_SET_NORM] == 1) {
+        image = memory + s.tile * sizeof(float);
+        gw_bucket_chains<gw_sum_of_squares>(&chains, (float *)memory, x, top, shape, m,
+                                            gw_bucket_most(s.dtype), scale);
+    }
+    gw_quantum b = gw_quantum_of<L>(top[0], scale[0], levels);
+#pragma unroll
+    for (int p = 0; p < 2; p++) {
+        const uint32_t first = gw_quad_at<1>(threadIdx.x, 2 * p);
+        if (p == 1 && size < GW_WARP_OWNS) {
+            b = gw_quantum_of<L>(top[1], scale[1], levels);
+        }
+        uint32_t quad[2];
+        if (b.pre == 1.0f) {
+            gw_codes_of<L, KIND, 1>(quad, x + 8 * p, b, bits, levels, k, index + first);
+        } else {
+            gw_codes_of<L, KIND, 0>(quad, x + 8 * p, b, bits, levels, k, index + first);
+        }
+        gw_put_octets<KIND == GW_FOUR_BITS ? 4 : 0>(image, quad[0], quad[1], first, shape);
+        if ((first & (size - 1)) == 0) {
+            *(uint32_t *)(image + (first >> shape.shift) * shape.stride) = gw_bits(b.scale);
+        }
+        if (top[p] >= GW_INF_BITS) {
+            gw_count_non_finite(x + 8 * p, t.result);
+        }
+        if (FEEDBACK) {
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                const uint32_t code = quad[i / 4] >> bits * (uint32_t)(i % 4);
+                x[8 * p + i] -= gw_value_of<L>(b.scale, code, bits, levels);
+            }
+        }
+    }
+    if (FEEDBACK) {
+        gw_write_quads<1>(x, t.after, GW_F32, at, m, s.tile);
+    }
+    gw_put_image((const uint32_t *)image, t.payload + gw_shape_begin(shape, at), shape, m);
+    if (at == 0 && threadIdx.x == 0) {
+        t.result->written = t.bytes;
+    }
+}
+
+/* For gw_decode_tile. Up to 4 bits a bucket has at most sixteen values: lane c of sixteen makes that of code c, and
+ * threads ask it. SMALL is 4 for 4 bits, 1 for fewer, else 0. */
+template <class L, int SMALL> struct gw_dithered {
+    GW_DEVICE uint64_t begin(const gw_span_shared &s, uint64_t at)
+    {
+        return gw_shape_begin(gw_shape_of(s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]), at);
+    }
+    GW_DEVICE uint32_t bytes(const gw_span_shared &s, uint32_t m)
+    {
+        return gw_shape_bytes(gw_shape_of(s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]), m);
+    }
+    GW_DEVICE int values(float v[GW_OWN], gw_string string, const gw_span_shared &s, uint32_t m)
+    {
+        const gw_shape shape =
+            gw_shape_of(SMALL == 4 ? 4 : s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]);
+        const uint32_t bits = shape.bits, size = shape.size, levels = (1u << (bits - 1)) - 1;
+        int sound = 1;
+        float scale = 0, value = 0;
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            const uint32_t at = gw_quad_at<0>(threadIdx.x, q);
+            const uint32_t bucket = string.bit + 8 * ((at >> shape.shift) * shape.stride);
+            if (q == 0 || size < GW_WARP_OWNS) {
+                const uint32_t pattern = gw_take32(string.words, bucket);
+                const int right = gw_scale_is_sound(pattern);
+                scale = gw_float(right ? pattern : GW_NAN_BITS);
+                sound &= right || at >= m;
+                value = SMALL ? gw_value_of<L>(scale, threadIdx.x & 15, bits, levels) : 0;
+            }
+            const uint32_t codes =
+                gw_take32(string.words, bucket + 8 * GW_BUCKET_HEADER + (at & (size - 1)) * bits);
+#pragma unroll
+            for (uint32_t j = 0; j < 4; j++) {
+                const uint32_t code = codes >> bits * j;
+                /* of sixteen lanes a shuffle looks at four bits, whatever stands above them */
+                const uint32_t lane = SMALL == 4 ? code : code & (2 * levels + 1);
+                v[4 * q + (int)j] = SMALL ? __shfl_sync(0xFFFFFFFFu, value, (int)lane, 16)
+                                          : gw_value_of<L>(scale, code, bits, levels);
+            }
+        }
+        if (!gw_rest_is_zero(string, shape, m)) {
+            gw_all_nan(v);
+            sound = 0;
+        }
+        return sound;
+    }
+};
+
+template <class C, class B>
+__global__ void __launch_bounds__(512, 2) gw_dither_decode(const __grid_constant__ B batch)
+{
+    gw_decode_tile<C>(batch);
+}
+
+template <class L> struct gw_start_dither {
+    const gw_cuda_call *call;
+    int nearest;
+
+    gw_span_shared shared(void) const
+    {
+        return gw_bucket_shared(call, (uint32_t)call->value[GW_BUCKET_BITS],
+                                call->value[GW_BUCKET_SIZE], (uint32_t)call->value[GW_BUCKET_NORM]);
+    }
+
+    template <int N> void operator()(const gw_encode_batch<N> &batch, uint32_t tiles) const
+    {
+        typedef gw_encode_batch<N> B;
+        void (*const kernels[3][2])(B) = {
+            {gw_dither_encode<L, GW_FOUR_BITS, 0, B>, gw_dither_encode<L, GW_FOUR_BITS, 1, B>},
+            {gw_dither_encode<L, GW_ANY_BITS, 0, B>, gw_dither_encode<L, GW_ANY_BITS, 1, B>},
+            {gw_dither_encode<L, GW_NEAREST, 0, B>, gw_dither_encode<L, GW_NEAREST, 1, B>}};
+        const gw_span_shared &s = batch.s;
+        const int kind = nearest                   ? GW_NEAREST
+                         : s.set[GW_SET_BITS] == 4 ? GW_FOUR_BITS
+                                                   : GW_ANY_BITS;
+        const uint32_t string =
+            gw_shape_bytes(gw_shape_of(s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]), s.tile);
+        const uint32_t bytes = (string + 4 + 15) / 16 * 16;
+        GW_LAUNCH(kernels[kind][call->feedback != 0], tiles, s.tile / GW_OWN,
+                  bytes + (s.set[GW_SET_NORM] == 1 ? s.tile * 4 : 0), call->stream, batch);
+    }
+
+    template <int N, int P>
+    void operator()(const gw_decode_batch<N, P> &batch, uint32_t tiles) const
+    {
+        typedef gw_decode_batch<N, P> B;
+        const uint32_t bits = batch.s.set[GW_SET_BITS];
+        void (*const kernel)(B) = bits == 4  ? gw_dither_decode<gw_dithered<L, 4>, B>
+                                  : bits < 4 ? gw_dither_decode<gw_dithered<L, 1>, B>
+                                             : gw_dither_decode<gw_dithered<L, 0>, B>;
+        GW_LAUNCH(kernel, tiles, batch.s.tile / GW_OWN, batch.abreast * batch.stride, call->stream,
+                  batch);
+    }
+
+    void encode(const gw_cuda_source *tensors, size_t n) const
+    {
+        gw_encode_list(shared(), call, tensors, n, *this);
+    }
+
+    void decode(const gw_cuda_sink *tensors, size_t n) const
+    {
+        const gw_span_shared s = shared();
+        const uint32_t bytes =
+            gw_shape_bytes(gw_shape_of(s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]), s.tile);
+        gw_decode_list(s, tensors, n, gw_string_stride(bytes), *this);
+    }
+};
+
+#endif
