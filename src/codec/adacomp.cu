@@ -105,12 +105,24 @@ GW_DEVICE void top_quad(const float G[4], const gw_ada &s, uint32_t e, uint32_t 
 {
     const uint32_t lane = threadIdx.x % 32, bin = gw_ada_bin_of(s, e), in = e - bin * s.bin;
     const uint32_t left = s.bin - in;
-    uint32_t first = 0, next = 0;
+    uint32_t first = larger(larger(magnitude(G[0]), magnitude(G[1])),
+                            larger(magnitude(G[2]), magnitude(G[3]))),
+             next = 0;
+    if (__all_sync(0xFFFFFFFFu, left >= 4 * (32 - lane))) { /* one bin */
+        first = __reduce_max_sync(0xFFFFFFFFu, first);
+        if (lane == 0 && e < m) {
+            atomicMax(&tops[bin], first);
+        }
+        return;
+    }
+    if (left < 4) {
+        first = 0;
 #pragma unroll
-    for (uint32_t c = 0; c < 4; c++) {
-        const uint32_t a = magnitude(G[c]);
-        first = larger(first, c < left ? a : 0);
-        next = larger(next, c < left ? 0 : a);
+        for (uint32_t c = 0; c < 4; c++) {
+            const uint32_t a = magnitude(G[c]);
+            first = larger(first, c < left ? a : 0);
+            next = larger(next, c < left ? 0 : a);
+        }
     }
 #pragma unroll
     for (uint32_t d = 1; d < 32; d *= 2) {
@@ -156,20 +168,25 @@ GW_DEVICE uint32_t mark_quad(const float G[4], const float g[4], const gw_ada &s
         return 0;
     }
     const uint32_t bin = gw_ada_bin_of(s, e), left = s.bin - (e - bin * s.bin);
+    const uint32_t top = gw_adacomp_limit(shared->tops[bin]);
+    uint32_t next = left < 4 && e + left < m ? gw_adacomp_limit(shared->tops[bin + 1]) : top;
     uint32_t marks = 0;
-    const uint32_t top = shared->tops[bin];
-    uint32_t next = left < 4 && e + left < m ? shared->tops[bin + 1] : top;
 #pragma unroll
     for (uint32_t c = 0; c < 4; c++) {
-        const uint32_t key = gw_adacomp_key(G[c], g[c], s.d);
         if (s.bin < 4 && e + c < m) {
-            next = shared->tops[gw_ada_bin_of(s, e + c)];
+            next = gw_adacomp_limit(shared->tops[gw_ada_bin_of(s, e + c)]);
         }
-        const uint32_t limit = gw_adacomp_limit(c < left ? top : next);
-        marks |= ((key & GW_ABS_MASK) >= limit ? 1u | key >> 31 << 16 : 0) << c;
+        const uint32_t key = gw_adacomp_key(G[c], g[c], s.d) & GW_ABS_MASK;
+        marks |= (uint32_t)(key >= (c < left ? top : next)) << c;
     }
-    for (uint32_t some = marks & 15; some != 0; some &= some - 1) {
+    for (uint32_t some = marks; some != 0; some &= some - 1) {
         shared->used[gw_ada_bin_of(s, e + gw_lowest(some))] = 1;
+    }
+    if (marks != 0) { /* the sign of a key is that of G */
+#pragma unroll
+        for (uint32_t c = 0; c < 4; c++) {
+            marks |= (marks >> c & gw_bits(G[c]) >> 31) << (16 + c);
+        }
     }
     return marks;
 }
@@ -254,7 +271,7 @@ GW_DEVICE void survey_long(const gw_select_in &t, const gw_ada &s, gw_dtype dtyp
 }
 
 template <int N, int FEEDBACK>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, 4)
     survey_kernel(const __grid_constant__ gw_select_batch<gw_ada, places, N> batch)
 {
     __shared__ tally shared;
