@@ -207,6 +207,7 @@ gw_status plan_adapt(const plan_config *config, gw_step *step, gw_why *why)
     const gw_step_adapt_config adapt = {.rules = {.families = spec.families,
                                                   .n_families = spec.n_families,
                                                   .uniform = spec.families[0]},
+                                        .metric = spec.metric,
                                         .every = spec.period,
                                         .alpha = spec.alpha,
                                         .least_gain = spec.gain};

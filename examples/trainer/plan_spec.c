@@ -14,6 +14,17 @@ static const char *part_of(const char *text, char end, size_t *n)
     return at != NULL ? at + 1 : NULL;
 }
 
+static int metric_of(const char *word)
+{
+    static const char *const METRICS[] = {"norms", "squares", "relative"};
+    for (int i = 0; i < 3; i++) {
+        if (strcmp(word, METRICS[i]) == 0) {
+            return i;
+        }
+    }
+    return -1;
+}
+
 static gw_status set(plan_spec *s, const char *word, size_t n, gw_why *why)
 {
     char text[64], *end = NULL;
@@ -32,10 +43,12 @@ static gw_status set(plan_spec *s, const char *word, size_t n, gw_why *why)
         s->alpha = value;
     } else if (is_number && strncmp(text, "gain=", 5) == 0 && value >= 0 && value < 1) {
         s->gain = value;
+    } else if (strncmp(text, "metric=", 7) == 0 && metric_of(text + 7) >= 0) {
+        s->metric = (gw_adapt_metric)metric_of(text + 7);
     } else {
         return trainer_fail(why, GW_ERR_ARG,
                             "adapt: '%s': there are period=%d and more, alpha=0 and more, gain=0 "
-                            "to 1",
+                            "to 1, metric=norms, squares or relative",
                             text, GW_STEP_ADAPT_LEAST_PERIOD);
     }
     return GW_OK;

@@ -4,6 +4,7 @@
  *     natural:bits=8                                    every layer so
  *     adapt/dither:bits=4                               dither, each layer its own bits, at no more error than bits=4
  *     adapt:period=50,alpha=2/topk:density=0.01/dither  chosen every 50 steps, twice the error, dither's levels too
+ *     adapt:metric=relative/topk:density=0.01           every layer's error counts against its own size
  */
 #ifndef TRAINER_PLAN_SPEC_H
 #define TRAINER_PLAN_SPEC_H
@@ -20,6 +21,7 @@ typedef struct plan_spec {
     size_t n_families;
     uint64_t period;
     double alpha, gain;
+    gw_adapt_metric metric;
 } plan_spec;
 
 /* Does not look at the codec of a spec that does not adapt. */

@@ -89,7 +89,7 @@ def kill_at_file(command_line, pattern, folder):
 
 
 def case_resume(work, images):
-    for spec in ("dense", "adacomp", "lowrank:rank=2", "adapt:period=10/topk:density=0.05"):
+    for spec in ("dense", "adacomp", "lowrank:rank=2", "adapt:period=10,metric=relative/topk:density=0.05"):
         name = spec.split(":")[0]
         whole, broken = work / f"{name}-whole", work / f"{name}-broken"
         # a slow link leaves time to kill it, and no trace in the weights
@@ -114,6 +114,8 @@ def case_resume(work, images):
                                  ("--seed", "6", "seed is 5 there, not 6"), ("--steps", "50", "steps is 40 there, not 50")):
         said = run(*again, option, value, status=1).stderr
         assert words in said, said
+    said = run(*command(images, "-c", "adapt:metric=best/topk:density=0.05", "--steps", 1), status=2).stderr
+    assert "metric=best" in said and "relative" in said, said
     damaged = work / "damaged"
     shutil.copytree(broken, damaged)
     (damaged / "run.json").write_text((damaged / "run.json").read_text().replace('"state":"finished"', '"state":"running"'))
