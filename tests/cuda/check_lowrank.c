@@ -222,8 +222,10 @@ static void check_near(gen *g, uint32_t rank, uint64_t cols, size_t count, gw_dt
         }
     }
     need(&j, sqrt(wrong / all) < 1e-5, "Q is not the product");
-    for (uint64_t i = 0; i < count; i++) {
-        const uint64_t row = i / m.cols, c = i % m.cols;
+    uint64_t row = 0, c = 0;
+    for (uint64_t i = 0; i < count; i++, c++) {
+        row += c == m.cols;
+        c = c == m.cols ? 0 : c;
         float y = factor(&j, row * m.rank) * factor(&j, right + c);
         for (uint32_t k = 1; k < m.rank; k++) {
             y += factor(&j, row * m.rank + k) * factor(&j, right + k * m.cols + c);
