@@ -181,6 +181,36 @@ GW_DEVICE int gw_quads_aligned(const gw_select_in &t, gw_dtype dtype)
            gw_aligned_to(t.after, 16);
 }
 
+/* G of the thread's numbers of a tile of m: g, or g + r, which is also left in r' until it is known what is sent of it. */
+template <int FEEDBACK>
+GW_DEVICE void gw_select_read(float G[GW_OWN], const gw_select_in &t, gw_dtype dtype, uint64_t at,
+                              uint32_t m)
+{
+    const int whole = gw_quads_aligned(t, dtype);
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+        const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
+        gw_read_four(G + 4 * q, t.in, dtype, at + e, left, whole && left >= 4);
+    }
+    if (FEEDBACK) {
+        float r[GW_OWN];
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
+            gw_read_four(r + 4 * q, t.residual, GW_F32, at + e, left, whole && left >= 4);
+        }
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                G[4 * q + c] = G[4 * q + c] + r[4 * q + c];
+            }
+            gw_write_four(G + 4 * q, t.after, at + e, left, whole && left >= 4);
+        }
+    }
+}
+
 /* The bytes a payload has; 0 and a status if it cannot be one of at least `least` and at most `most` bytes. */
 GW_DEVICE uint64_t gw_payload_size(const gw_cuda_payload &p, uint64_t least, uint64_t most,
                                    gw_status *status)

@@ -208,31 +208,9 @@ __global__ void __launch_bounds__(THREADS)
     const uint64_t at = (uint64_t)tile * GW_TILE;
     const uint32_t m = gw_span_left(t.count, at, GW_TILE), limit = p.at->limit;
     const uint32_t lane = threadIdx.x % 32;
-    const int whole = gw_quads_aligned(t, batch.dtype);
     float G[GW_OWN];
     uint32_t marks = 0, top = 0, before[4];
-#pragma unroll
-    for (int q = 0; q < 4; q++) {
-        const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
-        gw_read_four(G + 4 * q, t.in, batch.dtype, at + e, left, whole && left >= 4);
-    }
-    if (FEEDBACK) {
-        float r[GW_OWN];
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
-            gw_read_four(r + 4 * q, t.residual, GW_F32, at + e, left, whole && left >= 4);
-        }
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
-#pragma unroll
-            for (int c = 0; c < 4; c++) {
-                G[4 * q + c] = G[4 * q + c] + r[4 * q + c];
-            }
-            gw_write_four(G + 4 * q, t.after, at + e, left, whole && left >= 4);
-        }
-    }
+    gw_select_read<FEEDBACK>(G, t, batch.dtype, at, m);
 #pragma unroll
     for (int i = 0; i < GW_OWN; i++) {
         const uint32_t e = gw_quad_at<0>(threadIdx.x, i / 4) + (uint32_t)i % 4, a = magnitude(G[i]);
