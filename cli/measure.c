@@ -53,7 +53,7 @@ gw_status gw_cli_gather_numbers(gw_comm *comm, double own, double all[GW_CLI_MOS
 /* The slowest rank's. */
 static gw_status slowest(gw_comm *comm, double *seconds, gw_why *why)
 {
-    double all[GW_CLI_MOST_RANKS];
+    double all[GW_CLI_MOST_RANKS] = {0};
     const gw_status status = gw_cli_gather_numbers(comm, *seconds, all, why);
     for (uint32_t i = 0; i < comm->ranks && status == GW_OK; i++) {
         *seconds = fmax(*seconds, all[i]);
