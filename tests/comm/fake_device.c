@@ -351,7 +351,12 @@ int cuEventRecord(gw_cuda_handle event_, gw_cuda_handle stream_)
 {
     const int code = fake_enter();
     event *e = event_;
-    fake_append(stream_, (task){.kind = RECORD, .event = e, .number = ++e->recorded});
+    e->recorded++;
+    if (stream_ == NULL) { /* the default stream, which never has anything to do */
+        e->reached = e->recorded;
+    } else {
+        fake_append(stream_, (task){.kind = RECORD, .event = e, .number = e->recorded});
+    }
     return fake_leave(code);
 }
 
