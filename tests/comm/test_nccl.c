@@ -395,7 +395,7 @@ static void refusal_is_told(void **state)
     run_on_nccl(1, refused, NULL);
 }
 
-/* Rank 1 has no device, or (`patience` > 0) never comes to NCCL: nobody is left waiting. */
+/* Rank 1 has no device: nobody is left waiting for it in NCCL. */
 static void no_device(rank_of *rank)
 {
     const scene *s = rank->arg;
@@ -500,10 +500,31 @@ static void no_step_of_it(rank_of *rank)
            "said: %s", why.text);
 }
 
+static void no_exchange_of_it(rank_of *rank)
+{
+    gw_exchange_config config = {.ranks = 2, .rank = rank->comm->rank, .elements = 8};
+    gw_exchange *x = NULL;
+    gw_why why = {""};
+    float values[8] = {0};
+    static const gw_stream stream = {0};
+    EXPECT(rank, gw_route_parse(&config.route, "dense", &why) == GW_OK, "%s", why.text);
+    EXPECT(rank, gw_exchange_create(&config, &x, &why) == GW_OK, "%s", why.text);
+    const gw_workspace space = {aligned_alloc(64, gw_exchange_workspace(x) / 64 * 64 + 64),
+                                gw_exchange_workspace(x)};
+    const gw_status status =
+        gw_exchange_begin(x, &(gw_lane){.flat = rank->comm}, values, &stream, space, &why);
+    gw_exchange_destroy(x, 0);
+    free(space.data);
+    EXPECT(rank, status == GW_ERR_UNSUPPORTED, "%d: %s", status, why.text);
+    EXPECT(rank, strcmp(why.text, "an exchange works in host memory, nccl in a device's") == 0,
+           "said: %s", why.text);
+}
+
 static void steps_refuse_it(void **state)
 {
     (void)state;
     run_on_nccl(1, no_step_of_it, NULL);
+    run_on_nccl(2, no_exchange_of_it, NULL);
 }
 
 int main(void)
