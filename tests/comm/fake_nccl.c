@@ -128,7 +128,7 @@ static member *next_of(const world *w, int colour, int *left)
     *left = 0;
     for (int i = 0; i < w->ranks; i++) {
         member *m = w->members[i];
-        if (m->splitting && m->colour == colour) {
+        if (m != NULL && m->splitting && m->colour == colour) {
             (*left)++;
             least = least == NULL || m->key < least->key ? m : least;
         }
@@ -141,10 +141,12 @@ static void split_all(world *w)
 {
     static const gw_nccl_id none = {{0}};
     for (int i = 0; i < w->ranks; i++) {
-        int left = 0, colour = w->members[i]->colour;
-        if (!w->members[i]->splitting) {
+        const member *first = w->members[i];
+        int left = 0;
+        if (first == NULL || !first->splitting) {
             continue;
         }
+        const int colour = first->colour;
         (void)next_of(w, colour, &left);
         world *child = new_world(&none, left);
         for (member *m = NULL; (m = next_of(w, colour, &left)) != NULL;) {
