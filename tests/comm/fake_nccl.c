@@ -238,7 +238,7 @@ int ncclGroupEnd(void)
         fake_nccl_fail_next = 0;
     }
     if (code == 0 && told != NULL) {
-        told->of->polls = 2;
+        told->of->polls = 4;
         fake_append(told_stream, (task){.kind = PARTS, .parts = told});
         return fake_leave(GW_NCCL_IN_PROGRESS);
     }

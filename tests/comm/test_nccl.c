@@ -71,6 +71,7 @@ static void on_nccl(rank_of *rank)
            comm->rank, comm->ranks);
     (void)rank_main(&inner); /* closes it */
     memcpy(rank->said, inner.said, sizeof rank->said);
+    EXPECT(rank, rank->said[0] != 0 || fake.pop(&context) != 0, "a context was left current");
 }
 
 static void run_on_nccl(uint32_t ranks, void (*run)(rank_of *rank), const void *arg)
