@@ -283,6 +283,26 @@ static void streams_are_respected(void **state)
     gw_threads_destroy(world);
 }
 
+/* A request is used again: after the first operations nothing more is made. */
+static void no_more_objects(rank_of *rank)
+{
+    int before = 0;
+    for (uint32_t i = 0; i < 20; i++) {
+        gw_why why = {""};
+        gw_request request = NULL;
+        const gw_status status = rank->comm->table->barrier(rank->comm, &request, &why);
+        EXPECT(rank, finish(rank->comm, status, &request, &why) == GW_OK, "%s", why.text);
+        before = i == 0 ? fake.live() : before;
+    }
+    EXPECT(rank, fake.live() == before, "%d objects, then %d", before, fake.live());
+}
+
+static void steady_state(void **state)
+{
+    (void)state;
+    run_on_nccl(1, no_more_objects, NULL);
+}
+
 /* ---- failures ---- */
 
 /* The last rank gives up; the others wait for it, in the whole group or in one without it: NCCL tells them that a peer is
@@ -533,10 +553,10 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operation),   cmocka_unit_test(groups),
         cmocka_unit_test(sums_and_gather),   cmocka_unit_test(streams_are_respected),
-        cmocka_unit_test(abort_reaches_all), cmocka_unit_test(disagreement_ends),
-        cmocka_unit_test(refusal_is_told),   cmocka_unit_test(all_need_a_device),
-        cmocka_unit_test(split_has_a_limit), cmocka_unit_test(libraries),
-        cmocka_unit_test(steps_refuse_it),
+        cmocka_unit_test(steady_state),      cmocka_unit_test(abort_reaches_all),
+        cmocka_unit_test(disagreement_ends), cmocka_unit_test(refusal_is_told),
+        cmocka_unit_test(all_need_a_device), cmocka_unit_test(split_has_a_limit),
+        cmocka_unit_test(libraries),         cmocka_unit_test(steps_refuse_it),
     };
     return cmocka_run_group_tests(tests, load_fake, NULL);
 }
