@@ -1,6 +1,7 @@
-#include "plan_spec.h"
+/* Choosing during training in one line of text. */
+#include "base/why.h"
 
-#include "fail.h"
+#include <gradwire/step_adapt.h>
 
 #include <math.h>
 #include <stdlib.h>
@@ -25,11 +26,11 @@ static int metric_of(const char *word)
     return -1;
 }
 
-static gw_status set(plan_spec *s, const char *word, size_t n, gw_why *why)
+static gw_status set(gw_adapt_spec *s, const char *word, size_t n, gw_why *why)
 {
     char text[64], *end = NULL;
     if (n >= sizeof text) {
-        return trainer_fail(why, GW_ERR_RANGE, "adapt: a setting is too long");
+        return GW_FAIL(why, GW_ERR_RANGE, "adapt: a setting is too long");
     }
     memcpy(text, word, n);
     text[n] = '\0';
@@ -43,23 +44,25 @@ static gw_status set(plan_spec *s, const char *word, size_t n, gw_why *why)
         s->alpha = value;
     } else if (is_number && strncmp(text, "gain=", 5) == 0 && value >= 0 && value < 1) {
         s->gain = value;
+    } else if (is_number && strncmp(text, "floor=", 6) == 0 && value >= 0 && value <= 1) {
+        s->floor = value;
     } else if (strncmp(text, "metric=", 7) == 0 && metric_of(text + 7) >= 0) {
         s->metric = (gw_adapt_metric)metric_of(text + 7);
     } else {
-        return trainer_fail(why, GW_ERR_ARG,
-                            "adapt: '%s': there are period=%d and more, alpha=0 and more, gain=0 "
-                            "to 1, metric=norms, squares or relative",
-                            text, GW_STEP_ADAPT_LEAST_PERIOD);
+        return GW_FAIL(why, GW_ERR_ARG,
+                       "adapt: '%s': there are period=%d and more, alpha=0 and more, gain=0 "
+                       "to 1, floor=0 to 1, metric=norms, squares or relative",
+                       text, GW_STEP_ADAPT_LEAST_PERIOD);
     }
     return GW_OK;
 }
 
-static gw_status add_family(plan_spec *s, const char *word, size_t n, gw_why *why)
+static gw_status add_family(gw_adapt_spec *s, const char *word, size_t n, gw_why *why)
 {
-    char text[PLAN_SPEC_TEXT];
-    if (n >= sizeof text || s->n_families == PLAN_MOST_FAMILIES) {
-        return trainer_fail(why, GW_ERR_RANGE, "adapt: a spec too long, or more than %d",
-                            PLAN_MOST_FAMILIES);
+    char text[GW_ADAPT_SPEC_TEXT];
+    if (n >= sizeof text || s->n_families == GW_ADAPT_SPEC_FAMILIES) {
+        return GW_FAIL(why, GW_ERR_RANGE, "adapt: a spec too long, or more than %d",
+                       GW_ADAPT_SPEC_FAMILIES);
     }
     memcpy(text, word, n);
     text[n] = '\0';
@@ -70,7 +73,7 @@ static gw_status add_family(plan_spec *s, const char *word, size_t n, gw_why *wh
     const gw_status status = gw_params_parse(p, text, why);
     for (size_t i = 0; i < s->n_families && status == GW_OK; i++) {
         if (s->families[i].codec == p->codec) {
-            return trainer_fail(why, GW_ERR_ARG, "adapt: '%.60s' is there twice", text);
+            return GW_FAIL(why, GW_ERR_ARG, "adapt: '%.60s' is there twice", text);
         }
     }
     s->n_families++;
@@ -78,7 +81,7 @@ static gw_status add_family(plan_spec *s, const char *word, size_t n, gw_why *wh
 }
 
 /* That the families have levels to choose from. */
-static gw_status check_levels(const plan_spec *s, gw_why *why)
+static gw_status check_levels(const gw_adapt_spec *s, gw_why *why)
 {
     static const uint64_t dims[] = {64, 64};
     const gw_adapt_rules rules = {
@@ -87,7 +90,7 @@ static gw_status check_levels(const plan_spec *s, gw_why *why)
     size_t n = 0;
     uint32_t uniform = 0;
     if (levels == NULL) {
-        return trainer_fail(why, GW_ERR_MEMORY, "no memory for levels");
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for levels");
     }
     const gw_status status =
         gw_adapt_levels(&rules, GW_F32, dims, 2, levels, GW_ADAPT_MOST_LEVELS, &n, &uniform, why);
@@ -95,23 +98,19 @@ static gw_status check_levels(const plan_spec *s, gw_why *why)
     return status;
 }
 
-gw_status plan_spec_parse(const char *text, plan_spec *out, gw_why *why)
+int gw_adapt_spec_is(const char *text)
 {
-    *out = (plan_spec){.period = 100, .alpha = 1, .gain = 0.02};
+    return strncmp(text, "adapt", 5) == 0 && (text[5] == ':' || text[5] == '/');
+}
+
+gw_status gw_adapt_spec_parse(const char *text, gw_adapt_spec *out, gw_why *why)
+{
+    *out = (gw_adapt_spec){.period = 100, .alpha = 1, .gain = 0.02, .floor = 0.5};
     size_t n = 0;
-    const char *rest = text;
+    const char *rest = gw_adapt_spec_is(text) ? part_of(text, '/', &n) : NULL;
     gw_status status = GW_OK;
-    out->adapts = strncmp(text, "adapt", 5) == 0 && (text[5] == ':' || text[5] == '/');
-    if (!out->adapts) {
-        if (strlen(text) >= sizeof out->uniform) {
-            return trainer_fail(why, GW_ERR_RANGE, "'%.60s...' is too long", text);
-        }
-        memcpy(out->uniform, text, strlen(text) + 1);
-        return GW_OK;
-    }
-    rest = part_of(text, '/', &n);
     if (rest == NULL) {
-        return trainer_fail(why, GW_ERR_ARG, "'%.60s': adapt/DEFAULT[/FAMILY...]", text);
+        return GW_FAIL(why, GW_ERR_ARG, "'%.60s': adapt/DEFAULT[/FAMILY...]", text);
     }
     const char *end = text + n;
     for (const char *at = text + 6; at < end && status == GW_OK;) {
@@ -127,4 +126,19 @@ gw_status plan_spec_parse(const char *text, plan_spec *out, gw_why *why)
         status = add_family(out, at, n, why);
     }
     return status == GW_OK ? check_levels(out, why) : status;
+}
+
+gw_status gw_step_adapt_begin_spec(gw_step *step, const char *text, gw_why *why)
+{
+    gw_adapt_spec spec;
+    const gw_status status = gw_adapt_spec_parse(text, &spec, why);
+    const gw_step_adapt_config config = {.rules = {.families = spec.families,
+                                                   .n_families = spec.n_families,
+                                                   .uniform = spec.families[0]},
+                                         .metric = spec.metric,
+                                         .every = spec.period,
+                                         .alpha = spec.alpha,
+                                         .least_gain = spec.gain,
+                                         .floor = spec.floor};
+    return status == GW_OK ? gw_step_adapt_begin(step, &config, why) : status;
 }
