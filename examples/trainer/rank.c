@@ -177,8 +177,35 @@ static gw_status post(void *arg, size_t index, gw_why *why)
     return r->config.hold ? GW_OK : post_layer(r, number, why);
 }
 
+static gw_status meet(rank *r, double *at, gw_why *why)
+{
+    gw_request request = NULL;
+    gw_status status = r->comm->table->barrier(r->comm, &request, why);
+    status = status == GW_OK ? gw_comm_wait(r->comm, request, TIMEOUT, why) : status;
+    *at = now();
+    return status;
+}
+
+/* Ranks that share cores may compute one after the other, each for a short time: a step lasts until the last is through.
+ * So this rank's times since `begun` are stretched to when all were, less what it costs to say so. */
+static gw_status stretch(rank *r, double begun, gw_why *why)
+{
+    double through = 0, again = 0;
+    gw_status status = meet(r, &through, why);
+    status = status == GW_OK ? meet(r, &again, why) : status;
+    r->meeting = again - through;
+    const double all = through - begun - r->meeting, own = r->last_ready - begun;
+    const double factor = status == GW_OK && all > own ? all / own : 1;
+    for (uint32_t i = 0; i < r->model->n_params; i++) {
+        r->ready[i] *= factor;
+    }
+    r->first_post = begun + factor * (r->first_post - begun);
+    r->last_ready = begun + factor * own;
+    return status;
+}
+
 /* Gradients of this rank's examples, posted one after the other, the first at r->first_post. */
-static gw_status forward_backward(rank *r, gw_why *why)
+static gw_status forward_backward(rank *r, double begun, gw_why *why)
 {
     const size_t rows = r->config.batch * r->data->rows;
     sampler_pick(&r->sampler, gw_step_number(r->step), r->which);
@@ -194,6 +221,7 @@ static gw_status forward_backward(rank *r, gw_why *why)
     status = status == GW_OK ? model_backward(r->model, rows, r->x, post, r, why) : status;
     r->last_ready = now();
     if (r->config.hold) {
+        status = status == GW_OK ? stretch(r, begun, why) : status;
         status = status == GW_OK ? gw_step_post(r->step, SAID_LAYER, &said, why) : status;
         for (uint32_t i = 0; i < r->plan.n_layers && status == GW_OK; i++) {
             status = post_layer(r, r->plan.order[i], why);
@@ -221,7 +249,7 @@ gw_status rank_step(rank *r, rank_stats *stats, gw_why *why)
 {
     const double begun = now();
     gw_step_result result;
-    gw_status status = forward_backward(r, why);
+    gw_status status = forward_backward(r, begun, why);
     if (status != GW_OK) {
         return status;
     }
@@ -238,7 +266,11 @@ gw_status rank_step(rank *r, rank_stats *stats, gw_why *why)
         optimiser_step(&r->optimiser, result.number, r->config.steps, r->model->weights,
                        r->model->gradients);
     }
-    const double updated = now();
+    double updated = now();
+    if (r->config.hold) {
+        status = meet(r, &updated, why);
+        updated -= r->meeting;
+    }
     *stats = (rank_stats){.step = result.number,
                           .loss = (double)r->said[SAID_LOSS],
                           .seconds = updated - begun,
@@ -248,7 +280,7 @@ gw_status rank_step(rank *r, rank_stats *stats, gw_why *why)
                           .update_seconds = updated - arrived,
                           .non_finite = result.non_finite,
                           .stop = r->said[SAID_STOP] > 0};
-    return count_bytes(r, stats);
+    return status == GW_OK ? count_bytes(r, stats) : status;
 }
 
 /* ---- the test set ---- */
