@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "json_out.h"
+#include "measure.h"
 #include "options.h"
 #include "say.h"
 #include "table.h"
@@ -187,17 +188,10 @@ typedef struct figures {
     double limit, share; /* NaN without a link */
 } figures;
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Sorts. */
 static figures figures_of(const gw_cli_race *race, gw_cli_racer *racer, const values *v)
 {
-    qsort(racer->seconds, race->rounds, sizeof racer->seconds[0], by_value);
-    figures f = {.seconds = racer->seconds[race->rounds / 2],
+    figures f = {.seconds = gw_cli_median(racer->seconds, race->rounds),
                  .low = racer->seconds[0],
                  .high = racer->seconds[race->rounds - 1],
                  .limit = (double)NAN};

@@ -19,6 +19,7 @@
 #include "generate.h"
 #include "huge.h"
 #include "json_out.h"
+#include "measure.h"
 #include "options.h"
 #include "say.h"
 #include "table.h"
@@ -99,17 +100,10 @@ typedef struct bench {
     timing copy, add, sum;
 } bench;
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Sorts. */
 static double median(timing *t, size_t n)
 {
-    qsort(t->seconds, n, sizeof t->seconds[0], by_value);
-    return t->seconds[n / 2];
+    return gw_cli_median(t->seconds, n);
 }
 
 /* On as many threads as the codecs. */

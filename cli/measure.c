@@ -33,21 +33,28 @@ static gw_status finish(gw_comm *comm, gw_request request, gw_why *why)
     return gw_comm_wait(comm, request, TIMEOUT, why);
 }
 
+gw_status gw_cli_gather_numbers(gw_comm *comm, double own, double all[GW_CLI_MOST_RANKS],
+                                gw_why *why)
+{
+    size_t sizes[GW_CLI_MOST_RANKS], offsets[GW_CLI_MOST_RANKS];
+    gw_request request = NULL;
+    if (comm->ranks > GW_CLI_MOST_RANKS) {
+        return gw_cli_measure_fail(why, GW_ERR_RANGE, "more than %d ranks", GW_CLI_MOST_RANKS);
+    }
+    for (uint32_t i = 0; i < comm->ranks; i++) {
+        sizes[i] = sizeof own;
+        offsets[i] = i * sizeof own;
+    }
+    const gw_status status =
+        comm->table->allgatherv(comm, &own, sizeof own, all, sizes, offsets, &request, why);
+    return status == GW_OK ? finish(comm, request, why) : status;
+}
+
 /* The slowest rank's. */
 static gw_status slowest(gw_comm *comm, double *seconds, gw_why *why)
 {
-    double all[1024];
-    size_t sizes[1024], offsets[1024];
-    gw_request request = NULL;
-    for (uint32_t i = 0; i < comm->ranks; i++) {
-        sizes[i] = sizeof *seconds;
-        offsets[i] = i * sizeof *seconds;
-    }
-    gw_status status =
-        comm->table->allgatherv(comm, seconds, sizeof *seconds, all, sizes, offsets, &request, why);
-    if (status == GW_OK) {
-        status = finish(comm, request, why);
-    }
+    double all[GW_CLI_MOST_RANKS] = {0};
+    const gw_status status = gw_cli_gather_numbers(comm, *seconds, all, why);
     for (uint32_t i = 0; i < comm->ranks && status == GW_OK; i++) {
         *seconds = fmax(*seconds, all[i]);
     }
@@ -78,11 +85,17 @@ static int by_value(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
+double gw_cli_median(double *numbers, size_t n)
+{
+    qsort(numbers, n, sizeof *numbers, by_value);
+    return numbers[n / 2];
+}
+
 static gw_cli_measured judge(double *samples, uint32_t n)
 {
     double sum = 0, squares = 0;
-    qsort(samples, n, sizeof *samples, by_value);
-    const double low = samples[n / 4], high = samples[n - 1 - n / 4], middle = samples[n / 2];
+    const double middle = gw_cli_median(samples, n), low = samples[n / 4],
+                 high = samples[n - 1 - n / 4];
     for (uint32_t i = 0; i < n; i++) {
         sum += samples[i];
     }
@@ -99,9 +112,6 @@ gw_status gw_cli_measure(gw_cli_meter *m, const char *what, gw_cli_work *work, v
                          gw_cli_measured *out, gw_why *why)
 {
     double once = 0, samples[GW_CLI_SAMPLES] = {0};
-    if (m->comm && m->comm->ranks > 1024) {
-        return gw_cli_measure_fail(why, GW_ERR_RANGE, "more than 1024 ranks");
-    }
     gw_status status = sample(m, work, arg, 1, &once, why); /* warms up */
     const double wanted = once > 0 && once < SHORTEST ? ceil(SHORTEST / once) : 1;
     const uint32_t repeats = (uint32_t)fmin(wanted, 1000);

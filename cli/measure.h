@@ -41,6 +41,12 @@ gw_status gw_cli_measure(gw_cli_meter *meter, const char *what, gw_cli_work *wor
                          gw_cli_measured *out, gw_why *why);
 /* GW_ERR_STATE, with which measurement was how noisy and what to do, if they are too noisy. */
 gw_status gw_cli_meter_verdict(const gw_cli_meter *meter, gw_why *why);
+/* Sorts them, and takes the middle one. */
+double gw_cli_median(double *numbers, size_t n);
+/* Every rank's number, in the order of ranks; called by all. */
+enum { GW_CLI_MOST_RANKS = 1024 };
+gw_status gw_cli_gather_numbers(gw_comm *comm, double own, double all[GW_CLI_MOST_RANKS],
+                                gw_why *why);
 /* Words of a failure. */
 gw_status gw_cli_measure_fail(gw_why *why, gw_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

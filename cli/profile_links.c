@@ -260,26 +260,14 @@ static gw_status pace(group *g, counter *c, uint32_t repeats, double *out, gw_wh
     return status;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Mean over the ranks. */
-static gw_status average(group *g, double *number, gw_why *why)
+static gw_status average(gw_comm *comm, double *number, gw_why *why)
 {
-    double *own = (double *)(void *)g->send, *all = (double *)(void *)g->receive;
-    *own = *number;
+    double all[GW_CLI_MOST_RANKS];
+    const gw_status status = gw_cli_gather_numbers(comm, *number, all, why);
     *number = 0;
-    g->piece = sizeof *own;
-    for (uint32_t i = 0; i < g->comm->ranks; i++) {
-        g->sizes[i] = sizeof *own;
-        g->at[i] = i * sizeof *own;
-    }
-    const gw_status status = gather_all(g, why);
-    for (uint32_t i = 0; i < g->comm->ranks && status == GW_OK; i++) {
-        *number += all[i] / g->comm->ranks;
+    for (uint32_t i = 0; i < comm->ranks && status == GW_OK; i++) {
+        *number += all[i] / comm->ranks;
     }
     return status;
 }
@@ -303,13 +291,12 @@ static gw_status measure_share(group *g, double seconds, double *share, gw_why *
         status = pace(g, &c, 0, &alone, why);
         status = status == GW_OK ? pace(g, &c, repeats, &beside, why) : status;
         shares[i] = alone > 0 ? 1 - beside / alone : 0;
-        status = status == GW_OK ? average(g, &shares[i], why) : status;
+        status = status == GW_OK ? average(g->comm, &shares[i], why) : status;
     }
     atomic_store(&c.stop, 1);
     (void)pthread_join(thread, NULL);
     if (status == GW_OK) {
-        qsort(shares, ROUNDS, sizeof *shares, by_value);
-        *share = fmin(fmax(shares[ROUNDS / 2], 0), 1);
+        *share = fmin(fmax(gw_cli_median(shares, ROUNDS), 0), 1);
     }
     return status;
 }
@@ -334,7 +321,7 @@ static gw_status measure_level(gw_cli_meter *m, gw_comm *comm, const char *level
         }
     }
     if (status == GW_OK) {
-        status = measure_share(&g, fit->latency + MOST / 4 / fit->rate, &fit->cpu_share, why);
+        status = measure_share(&g, fit->latency + MOST / 4.0 / fit->rate, &fit->cpu_share, why);
     }
     if (status == GW_OK) {
         status = gw_cli_profile_busy(comm, &fit->busy, why);

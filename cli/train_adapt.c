@@ -37,8 +37,7 @@ static const gw_cli_fields ADAPT = {ITEMS, sizeof ITEMS / sizeof *ITEMS};
 
 bool gw_cli_run_adapts(const gw_cli_run *run)
 {
-    return strncmp(run->config.spec, "adapt", 5) == 0 &&
-           (run->config.spec[5] == ':' || run->config.spec[5] == '/');
+    return gw_adapt_spec_is(run->config.spec);
 }
 
 /* Room for one more record and its specs; NULL: no memory. */

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "measure.h"
 #include "train_agree.h"
 #include "train_files.h"
 
@@ -84,12 +85,6 @@ gw_status gw_cli_times_add(gw_cli_times *p, rank *r, const rank_stats *stats, gw
     return GW_OK;
 }
 
-static int by_value(const void *a, const void *b)
-{
-    const double x = *(const double *)a, y = *(const double *)b;
-    return (x > y) - (x < y);
-}
-
 /* Median in milliseconds, to a tenth of a microsecond. `some` has room for all steps. */
 static double median_ms(const gw_cli_times *p, size_t column, double *some)
 {
@@ -97,8 +92,7 @@ static double median_ms(const gw_cli_times *p, size_t column, double *some)
     for (size_t i = 0; i < n; i++) {
         some[i] = p->times[(from + i) * p->width + column];
     }
-    qsort(some, n, sizeof *some, by_value);
-    return round(some[n / 2] * 1e7) / 1e4;
+    return round(gw_cli_median(some, n) * 1e7) / 1e4;
 }
 
 static json_t *tensor_json(const param *t, double ready_ms)

@@ -1,19 +1,22 @@
 #!/usr/bin/env bash
 # Builds, checks and times the codecs' CUDA side with nvcc and gcc alone: bench/cuda/run.sh [STAGE]…
-# Stages, in this order: build check sanitize time torch; none named is all. `--quick` checks less. Logs and tables go to
-# $OUT, or build/bench-cuda. The last lines are the short tables.
+# Stages, in this order: build check sanitize time torch nccl; none named is all. `--quick` checks less. Logs and tables go to
+# $OUT, or build/bench-cuda. The last lines are the short tables. nccl needs no other stage; its library is `--nccl FILE`, or the one of
+# PyTorch's packages, or the system's.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 build=$PWD/build/bench-cuda out=${OUT:-$PWD/build/bench-cuda/out}
-quick=0 stages=()
-for word in "$@"; do
-    case $word in
+quick=0 stages=() nccl=""
+while [ $# -gt 0 ]; do
+    case $1 in
     --quick) quick=1 ;;
-    build | check | sanitize | time | torch) stages+=("$word") ;;
-    *) echo "usage: bench/cuda/run.sh [--quick] [build|check|sanitize|time|torch]…" >&2; exit 2 ;;
+    --nccl) nccl=${2:?--nccl needs a file}; shift ;;
+    build | check | sanitize | time | torch | nccl) stages+=("$1") ;;
+    *) echo "usage: bench/cuda/run.sh [--quick] [--nccl FILE] [build|check|sanitize|time|torch|nccl]…" >&2; exit 2 ;;
     esac
+    shift
 done
-[ ${#stages[@]} -gt 0 ] || stages=(build check sanitize time torch)
+[ ${#stages[@]} -gt 0 ] || stages=(build check sanitize time torch nccl)
 jobs=$(nproc)
 mkdir -p "$build/obj" "$out"
 : >"$out/summary.txt"
@@ -100,6 +103,28 @@ sanitize_all() {
     return $failed
 }
 
+# One rank: NCCL takes no second one on a device.
+check_nccl() {
+    local sources=(src/comm/{link,nccl,nccl_exchange,nccl_load,pieces,threads,threads_exchange,threads_group,wait}.c
+        src/base/{status,why}.c tests/cuda/check_nccl.c) folder=$build/nccl
+    [ -n "$nccl" ] || nccl=$(python3 -c 'import nvidia.nccl; print(list(nvidia.nccl.__path__)[0] + "/lib/libnccl.so.2")' 2>/dev/null || echo libnccl.so.2)
+    mkdir -p "$folder"
+    rm -f "$folder"/*.o
+    (
+        for file in "${sources[@]}"; do
+            gcc -std=c11 -O2 -Isrc -Iinclude -Itests -c "$file" -o "$folder/$(basename "$file").o"
+        done
+        nvcc -std=c++17 -O2 -Iinclude -Itests -c bench/cuda/memory.cu -o "$folder/memory.cu.o"
+        nvcc -cudart static -o "$folder/check_nccl" "$folder"/*.o -lpthread -ldl
+    ) >"$out/nccl-build.log" 2>&1 || { tail -20 "$out/nccl-build.log"; say "NCCL CHECK NOT BUILT"; return 1; }
+    if ! timeout 180 "$folder/check_nccl" "$nccl" >"$out/nccl.txt" 2>&1; then
+        tail -20 "$out/nccl.txt"
+        say "NCCL CHECK FAILED"
+        return 1
+    fi
+    tee -a "$out/summary.txt" <"$out/nccl.txt" >/dev/null
+}
+
 failed=0
 if wanted build; then build_all || exit 1; fi
 if wanted check; then check_all || failed=1; fi
@@ -111,6 +136,7 @@ fi
 if wanted torch; then
     python3 bench/cuda/stock.py $([ $quick = 0 ] || echo --quick) >"$out/torch.txt" 2>"$out/torch.log" || say "no figures of PyTorch: $(tail -1 "$out/torch.log")"
 fi
+if wanted nccl; then check_nccl || failed=1; fi
 echo "== tables"
 ! wanted torch || cat "$out/torch.txt"
 ! wanted time || cat "$out/time.txt"

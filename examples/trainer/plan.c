@@ -36,11 +36,14 @@ gw_status plan_param(const plan_config *config, const param *p, planned *out, gw
     if (status != GW_OK || config->spec == NULL || strcmp(config->spec, "dense") == 0) {
         return status;
     }
-    plan_spec spec;
+    gw_adapt_spec spec;
     gw_route route = {0};
-    status = plan_spec_parse(config->spec, &spec, why);
+    const int adapts = gw_adapt_spec_is(config->spec);
+    if (adapts) {
+        status = gw_adapt_spec_parse(config->spec, &spec, why);
+    }
     if (status == GW_OK) {
-        status = params_for(spec.uniform, p, &out->params, why);
+        status = params_for(adapts ? spec.uniform : config->spec, p, &out->params, why);
     }
     if (status == GW_OK) {
         const char *name = config->route != NULL ? config->route : default_route(&out->params);
@@ -195,22 +198,9 @@ gw_status plan_make(const plan_config *config, const model *m, wire_plan *out, g
 
 gw_status plan_adapt(const plan_config *config, gw_step *step, gw_why *why)
 {
-    plan_spec spec;
-    if (config->entries != NULL) {
-        return GW_OK;
-    }
-    const gw_status status =
-        plan_spec_parse(config->spec != NULL ? config->spec : "dense", &spec, why);
-    if (status != GW_OK || !spec.adapts) {
-        return status;
-    }
-    const gw_step_adapt_config adapt = {.rules = {.families = spec.families,
-                                                  .n_families = spec.n_families,
-                                                  .uniform = spec.families[0]},
-                                        .every = spec.period,
-                                        .alpha = spec.alpha,
-                                        .least_gain = spec.gain};
-    return gw_step_adapt_begin(step, &adapt, why);
+    const int adapts =
+        config->entries == NULL && config->spec != NULL && gw_adapt_spec_is(config->spec);
+    return adapts ? gw_step_adapt_begin_spec(step, config->spec, why) : GW_OK;
 }
 
 gw_status plan_add(const wire_plan *p, const model *m, gw_step *step, uint32_t first, gw_why *why)

@@ -3,7 +3,6 @@
 #define TRAINER_PLAN_H
 
 #include "model.h"
-#include "plan_spec.h"
 
 #include <gradwire/gradwire.h>
 
@@ -17,7 +16,7 @@ typedef struct plan_entry {
 } plan_entry;
 
 typedef struct plan_config {
-    const char *spec; /* plan_spec.h; NULL or "dense": nothing is compressed */
+    const char *spec; /* a codec's, or step_adapt.h's; NULL or "dense": nothing is compressed */
     const char *
         route; /* NULL: sum for codecs with rounds, gather for those that want feedback, else sra */
     /* Params of fewer elements stay as they are; give the step the same number, which sends them together. Biases

@@ -1,4 +1,4 @@
-/* Bytes between ranks: a table of functions. Backends fill it in (threads.h, mpi.h); so may a host
+/* Bytes between ranks: a table of functions. Backends fill it in (threads.h, mpi.h, nccl.h); so may a host
  * framework. gradwire composes everything else out of it.
  *
  * Operations are posted and then tested. All ranks of a group post the same ones in the same order; several
@@ -20,7 +20,10 @@ typedef void *gw_request;
 
 enum {
     /* Its own allreduce and reduce_scatter leave the same bits on all ranks, every time. */
-    GW_COMM_SAME_BITS = 1
+    GW_COMM_SAME_BITS = 1,
+    /* Its buffers are a device's. The host can then not read a length without waiting for the device, so none
+     * are exchanged first: payloads travel at their cap. */
+    GW_COMM_DEVICE = 2
 };
 
 typedef struct gw_comm_table {

@@ -13,6 +13,7 @@
 #include "gradwire/frame.h"      /* payload <-> frame */
 #include "gradwire/hosted.h"     /* bytes between ranks, carried by a host framework */
 #include "gradwire/joint.h"      /* error and time in one plan */
+#include "gradwire/nccl.h"       /* ranks with a CUDA device each, joined by NCCL */
 #include "gradwire/plan.h"       /* which tensors to compress, where, along which route */
 #include "gradwire/rounds.h"     /* codecs whose exchange is rounds of sums */
 #include "gradwire/route.h"      /* how a tensor goes from mine to the sum over all ranks */

@@ -107,8 +107,9 @@ typedef struct gw_cluster {
     const char *name;
     uint32_t nodes, ranks_per_node;
     gw_cluster_link intra, inter;
-    gw_cluster_link copy; /* between host and device; unused without GPUs */
-    int has_gpu;          /* gradients lie on GPUs; else the processor computes them */
+    gw_cluster_link
+        copy; /* between host and device; without GPUs in memory, of tensors that travel together */
+    int has_gpu; /* gradients lie on GPUs; else the processor computes them */
     uint32_t
         cpu_workers; /* 0: coding on the processor takes time from the backward pass (without GPUs only) */
     const gw_codec_cost *codecs;

@@ -31,7 +31,10 @@ typedef struct gw_step_adapt_config {
      * one of their levels, when the budget is made. NULL: none do. */
     const gw_params *milder;
     double eta;
-    double least_gain;      /* part of the bytes below which nothing is changed: 0.02 */
+    double least_gain; /* part of the bytes below which nothing is changed: 0.02 */
+    /* No layer sends less than this part of its default's bytes; 0: no such floor. What is held back comes later, and an
+     * error does not say how much later: without a floor a layer of 0.1 % waits a thousand steps. */
+    double floor;
     const uint32_t *pinned; /* layers that stay as they are planned */
     size_t n_pinned;
 } gw_step_adapt_config;
@@ -43,6 +46,27 @@ typedef struct gw_step_adapt_config {
  * fp32 copy of the layers, and the tables. */
 GW_API gw_status gw_step_adapt_begin(gw_step *step, const gw_step_adapt_config *config,
                                      gw_why *why);
+
+/* The same in one line of text:
+ *
+ *     adapt/dither:bits=4                               each layer its own bits, at no more error than bits=4
+ *     adapt:period=50,alpha=2/topk:density=0.01/dither  chosen every 50 steps, twice the error, dither's levels too
+ *     adapt:metric=relative/topk:density=0.01           every layer's error counts against its own size
+ *     adapt:floor=0.1/topk:density=0.01                 down to a tenth of the default's bytes, not half
+ *
+ * Without a word: period=100, alpha=1, gain=0.02, floor=0.5, metric=norms. */
+enum { GW_ADAPT_SPEC_TEXT = 192, GW_ADAPT_SPEC_FAMILIES = 8 };
+typedef struct gw_adapt_spec {
+    char uniform[GW_ADAPT_SPEC_TEXT];           /* the default, as it was written */
+    gw_params families[GW_ADAPT_SPEC_FAMILIES]; /* the default's first */
+    size_t n_families;
+    uint64_t period;
+    double alpha, gain, floor;
+    gw_adapt_metric metric;
+} gw_adapt_spec;
+GW_API int gw_adapt_spec_is(const char *text); /* begins as such a line does */
+GW_API gw_status gw_adapt_spec_parse(const char *text, gw_adapt_spec *out, gw_why *why);
+GW_API gw_status gw_step_adapt_begin_spec(gw_step *step, const char *text, gw_why *why);
 
 typedef enum gw_step_adapted {
     GW_STEP_ADAPT_SWITCHED = 0,   /* some layers have another level now */

@@ -30,13 +30,15 @@ def _unwrap(model):
 
 
 def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=16384, seed=0, timeout=1800.0, lanes=0,
-           threads=1, piece=0, scaler=None, residual=None, replicas=None, writer=None, quiet=False):
+           threads=1, piece=1 << 21, scaler=None, residual=None, replicas=None, writer=None, quiet=False):
     """From now on the model's gradients go through gradwire. All ranks call it, with the same arguments.
 
-    what         a codec ("natural:bits=8", "adacomp", "dense", ...) or a plan file (.json)
+    what         a codec ("natural:bits=8", "adacomp", "dense", ...), a plan file (.json), or "adapt/dither:bits=4": every layer its
+                 own level of the codec, chosen again and again at no more error than this one everywhere
     route        how compressed layers go ("sra", "gather", ...); by default the codec's usual way
     rules        {pattern of parameter names: codec}, the last that fits counts: {"embed.*": "topk", "head.*": "dense"}
     dense_below  layers of fewer elements go together, uncompressed; so do vectors (biases, norms) of any size
+    piece        elements from which a tensor is cut, to overlap coding and wire: larger than elsewhere, since a message costs more here
     timeout      seconds without an answer from another rank before it counts as gone
     scaler       a GradScaler: residuals follow its scale, and stay as they were in a step that it skips
     residual     "full": allows codecs with feedback under fully_shard, at the price of a full-size residual a rank
@@ -53,6 +55,8 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
 
         if route is not None or scaler is not None:
             raise GradwireError("route= and scaler= are for DDP: a shard's route is half of sra")
+        if _plan.adapts(what):
+            raise GradwireError("levels are chosen under DDP only: give fully_shard one codec")
         hook = fsdp.Fsdp(model, what, rules, dense_below, residual, replicas, options)
         attached = _Attached(model, hook, hook, what, quiet)
     else:
@@ -83,7 +87,7 @@ def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet,
     layers, parameters, hook = say_together(group, prepare)
     # a plan decides for small layers too; else they go together
     fuse_below = 0 if _plan.is_file(what) else dense_below
-    session = Session(layers, group, fuse_below=fuse_below, scaler=scaler, **options)
+    session = Session(layers, group, fuse_below=fuse_below, scaler=scaler, adapt=what if _plan.adapts(what) else None, **options)
     hook.use(session, parameters)
     return _Attached(model, hook, session, what, quiet)
 
@@ -113,8 +117,11 @@ def detach(model=None):
 def state_dict(model=None):
     """Residuals and step number of this rank, by parameter name. Every rank saves its own."""
     session = _find(model).session
-    return {"format": "gradwire.state/1", "world": session.ranks, "rank": session.rank, "step": session.number,
-            "residuals": session.save()}
+    state = {"format": "gradwire.state/1", "world": session.ranks, "rank": session.rank, "step": session.number,
+             "residuals": session.save()}
+    if session.adapts:
+        state["levels"] = session.save_levels()
+    return state
 
 
 def load_state_dict(state, model=None):
@@ -134,7 +141,9 @@ def load_state_dict(state, model=None):
             raise GradwireError(f"rank {session.rank} was given what rank {state['rank']} saved")
 
     say_together(session.group, prepare)
-    return session.load(states[0]["world"], states[0]["step"], {s["rank"]: s["residuals"] for s in states})
+    own = next((s for s in states if s["world"] == session.ranks and s["rank"] == session.rank), {})
+    return session.load(states[0]["world"], states[0]["step"], {s["rank"]: s["residuals"] for s in states},
+                        own.get("levels") if session.adapts else None)  # other ranks: levels begin with the default
 
 
 # ---- statistics ----
@@ -147,6 +156,8 @@ def stats(model=None, layers=False):
              "dense_bytes": totals.dense_bytes_sent, "encode_seconds": totals.encode_seconds,
              "decode_seconds": totals.decode_seconds, "exchange_seconds": totals.exchange_seconds,
              "ratio": totals.dense_bytes_sent / totals.bytes_sent if totals.bytes_sent else 1.0}
+    if attached.session.adapts:
+        found["adapt"] = attached.session.last_choice()
     if layers:
         found["layers"] = attached.session.stats_of_layers()
     return found

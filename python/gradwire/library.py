@@ -76,6 +76,18 @@ class Told(Structure):
                 ("text", c_char * 512)]
 
 
+class AdaptSpec(Structure):
+    _fields_ = [("uniform", c_char * 192), ("families", Params * 8), ("n_families", c_size_t), ("period", c_uint64),
+                ("alpha", c_double), ("gain", c_double), ("floor", c_double), ("metric", c_int)]
+
+
+class Decision(Structure):
+    _fields_ = [("step", c_uint64), ("bound_at", c_uint64), ("outcome", c_int), ("alpha", c_double), ("budget", c_double),
+                ("error", c_double), ("bytes", c_uint64), ("uniform_bytes", c_uint64), ("bytes_before", c_uint64),
+                ("lower_bound", c_uint64), ("changed", c_uint32), ("not_finite", c_uint32), ("without_gradient", c_uint32),
+                ("waited", c_uint32), ("measure_seconds", c_double), ("solve_seconds", c_double), ("text", c_char * 256)]
+
+
 class Range(Structure):
     _fields_ = [("first", c_uint64), ("count", c_uint64)]
 
@@ -107,6 +119,13 @@ _SIGNATURES = {
     "gw_step_wait_layers": (c_int, [c_void_p, POINTER(c_uint32), c_size_t, _why]),
     "gw_step_wait": (c_int, [c_void_p, POINTER(StepResult), _why]),
     "gw_step_stats": (c_int, [c_void_p, c_uint32, POINTER(LayerStats)]),
+    "gw_step_planned": (c_int, [c_void_p, c_uint32, POINTER(Params), POINTER(Route)]),
+    "gw_adapt_spec_parse": (c_int, [c_char_p, POINTER(AdaptSpec), _why]),
+    "gw_step_adapt_begin_spec": (c_int, [c_void_p, c_char_p, _why]),
+    "gw_step_adapt_last": (c_int, [c_void_p, POINTER(c_uint64), POINTER(Decision)]),
+    "gw_step_adapt_save_bytes": (c_int, [c_void_p, POINTER(c_size_t), _why]),
+    "gw_step_adapt_save": (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_size_t), _why]),
+    "gw_step_adapt_load": (c_int, [c_void_p, c_void_p, c_size_t, _why]),
     "gw_step_feedback": (c_void_p, [c_void_p]),
     "gw_step_number": (c_uint64, [c_void_p]),
     "gw_step_set_number": (None, [c_void_p, c_uint64]),
@@ -154,6 +173,18 @@ def parse_params(spec):
     params, why = Params(), Why()
     check(lib.gw_params_parse(byref(params), spec.encode(), byref(why)), why, f"codec '{spec}': ")
     return params
+
+
+def parse_adapt(text):
+    spec, why = AdaptSpec(), Why()
+    check(lib.gw_adapt_spec_parse(text.encode(), byref(spec), byref(why)), why)
+    return spec
+
+
+def print_params(params):
+    text = ctypes.create_string_buffer(256)
+    check(lib.gw_params_print(byref(params), text, len(text)), Why())
+    return text.value.decode()
 
 
 def parse_route(text):

@@ -3,7 +3,7 @@
 import fnmatch
 import json
 
-from .library import FLAG_ROUNDS, FLAG_WANTS_FEEDBACK, GradwireError, lib, parse_params, parse_route
+from .library import FLAG_ROUNDS, FLAG_WANTS_FEEDBACK, GradwireError, lib, parse_adapt, parse_params, parse_route
 from ctypes import byref
 
 
@@ -37,12 +37,18 @@ def is_file(what):
     return what.endswith(".json")
 
 
+def adapts(what):
+    return what.startswith(("adapt:", "adapt/"))
+
+
 def choose(layers, what, route, rules, dense_below):
     """Fills in spec and route of every layer. Vectors (biases, norms) and small layers stay dense, unless a rule says."""
     if is_file(what):
         if route is not None or rules:
             raise GradwireError("a plan file says all: route and rules cannot stand beside it")
         return follow(layers, read(what), what)
+    if adapts(what):
+        what = parse_adapt(what).uniform.decode()  # to begin with
     Layer("", (2, 2), None, 4).go(what, route)  # a wrong spec is one even if no layer is large enough
     matched = set()
     for layer in layers:

@@ -10,8 +10,8 @@ import torch
 import torch.distributed as dist
 
 from .carrier import Carrier
-from .library import BF16, ERR_TIMEOUT, F16, F32, GradwireError, Blob, LayerStats, StepConfig, StepResult, Tensor, Told, Why
-from .library import check, lib, parse_params, parse_route
+from .library import BF16, ERR_TIMEOUT, F16, F32, GradwireError, Blob, Decision, LayerStats, Params, Route, StepConfig, StepResult, Tensor, Told, Why
+from .library import check, lib, parse_params, parse_route, print_params
 
 DTYPES = {torch.float32: F32, torch.float16: F16, torch.bfloat16: BF16}
 _numbers = {}  # of sessions by group, the same on all its ranks: keys of the store
@@ -112,7 +112,7 @@ class Session:
     """Layers are told apart by number: their place in `layers`, which is the order of the wire at first."""
 
     def __init__(self, layers, group, *, seed, timeout, lanes, threads, piece, fuse_below, scaler=None, measure_error=False,
-                 sharded=False, total=False, carrier=None):
+                 sharded=False, total=False, carrier=None, adapt=None):
         self.layers, self.scaler, self.totals = layers, scaler, Totals()
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
         self.group = group
@@ -129,6 +129,9 @@ class Session:
             check(lib.gw_step_create(byref(config), byref(self._step), byref(why)), why)
             self._add_layers()
             self._agree()
+            self.adapts = adapt is not None
+            if self.adapts:
+                check(lib.gw_step_adapt_begin_spec(self._step, adapt.encode(), byref(why)), why)
         except GradwireError:
             self._free()
             raise
@@ -265,7 +268,15 @@ class Session:
         check(lib.gw_feedback_save(self._feedback(), blob.data_ptr(), size.value, byref(size), byref(why)), why)
         return blob
 
-    def load(self, world, number, blobs):
+    def save_levels(self):
+        """What choosing levels needs to go on bit for bit."""
+        why, size = Why(), c_size_t()
+        check(lib.gw_step_adapt_save_bytes(self._step, byref(size), byref(why)), why)
+        blob = torch.empty(size.value, dtype=torch.uint8)
+        check(lib.gw_step_adapt_save(self._step, blob.data_ptr(), size.value, byref(size), byref(why)), why)
+        return blob[:size.value]
+
+    def load(self, world, number, blobs, levels=None):
         """All ranks. `blobs` by old rank: those that this rank inherits must be there."""
         heirs, n, why = (c_uint32 * max(world, 1))(), c_size_t(), Why()
         check(lib.gw_feedback_heirs(world, self.ranks, self.rank, heirs, world, byref(n), byref(why)), why)
@@ -277,6 +288,8 @@ class Session:
         held = [blobs[r].contiguous() for r in needed]
         array = (Blob * max(len(held), 1))(*[Blob(b.data_ptr(), b.numel()) for b in held])
         lib.gw_step_set_number(self._step, number)
+        if levels is not None:
+            check(lib.gw_step_adapt_load(self._step, levels.data_ptr(), levels.numel(), byref(why)), why)
         self._agree()
         told = Told()
         check(lib.gw_feedback_load(self._feedback(), world, array, len(held), byref(told), byref(why)), why)
@@ -289,12 +302,24 @@ class Session:
         lib.gw_step_stats(self._step, layer, byref(stats))
         return stats
 
+    def last_choice(self):
+        """How often levels were chosen, and what came of the last time."""
+        n, decision = c_uint64(), Decision()
+        check(lib.gw_step_adapt_last(self._step, byref(n), byref(decision)), Why())
+        return {"decisions": n.value, "bytes": decision.bytes, "uniform_bytes": decision.uniform_bytes,
+                "error": decision.error, "budget": decision.budget, "words": decision.text.decode("utf-8", "replace")}
+
+    def spec_of(self, layer):
+        params, route = Params(), Route()
+        check(lib.gw_step_planned(self._step, layer, byref(params), byref(route)), Why())
+        return print_params(params) if params.codec else "dense"
+
     def stats_of_layers(self):
         found = []
         for i, layer in enumerate(self.layers):
             s = self.layer_stats(i)
             arrived = s.step != 2**64 - 1
-            found.append({"name": layer.name, "elements": layer.elements, "spec": layer.spec or "dense", "route": layer.route,
+            found.append({"name": layer.name, "elements": layer.elements, "spec": self.spec_of(i), "route": layer.route,
                           "step": s.step if arrived else None, "posted_ms": 1e3 * s.posted, "begun_ms": 1e3 * s.begun,
                           "arrived_ms": 1e3 * s.arrived, "encode_ms": 1e3 * s.encode_seconds,
                           "decode_ms": 1e3 * s.decode_seconds, "bytes_sent": sum(s.bytes_sent),

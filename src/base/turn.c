@@ -2,10 +2,10 @@
 #include "base/turn.h"
 
 #ifdef __linux__
-#include <stdint.h>
-#include <sys/resource.h>
-#include <sys/syscall.h>
-#include <unistd.h>
+#    include <stdint.h>
+#    include <sys/resource.h>
+#    include <sys/syscall.h>
+#    include <unistd.h>
 
 /* The kernel's struct sched_attr, its first version. */
 struct attributes {

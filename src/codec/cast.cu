@@ -89,7 +89,7 @@ GW_DEVICE void read_codes(uint32_t code[GW_OWN], const uint8_t *payload, uint32_
 }
 
 template <int N, int FEEDBACK, int TYPE>
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, FEEDBACK ? 3 : 5)
     encode_kernel(const __grid_constant__ gw_encode_batch<N> batch)
 {
     uint64_t at;

@@ -14,13 +14,13 @@ typedef struct gw_ada {
     uint32_t width, sign_at;   /* of an entry */
     uint32_t window_tile;      /* elements of a tile to decode */
     float d;
-    uint64_t magic; /* ⌈2^32 / bin⌉ */
+    uint32_t magic; /* ⌈2^28 / bin⌉ */
 } gw_ada;
 
 /* Which bin of its tile element e is in. e < 2^14. */
 GW_DEVICE uint32_t gw_ada_bin_of(const gw_ada &s, uint32_t e)
 {
-    return (uint32_t)(e * s.magic >> 32);
+    return (uint32_t)((uint64_t)e * s.magic >> 28);
 }
 
 /* ---- reading ---- */

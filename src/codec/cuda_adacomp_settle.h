@@ -213,14 +213,15 @@ GW_DEVICE void take_quad(float x[4], uint32_t yes, uint32_t negative, float scal
 
 template <int N, int FEEDBACK>
 __global__ void __launch_bounds__(THREADS)
-    settle_kernel(const __grid_constant__ gw_select_batch<gw_ada, N> batch)
+    settle_kernel(const __grid_constant__ gw_select_batch<gw_ada, places, N> batch)
 {
     enum { ABREAST = 4 };
     GW_DYNAMIC_SHARED(shared);
     uint32_t group;
     const gw_ada &s = batch.s;
-    const gw_select_in &t = batch.tensor[gw_select_find(batch, &group)];
-    const places p = places_of(t, s);
+    const uint32_t which = gw_select_find(batch, &group);
+    const gw_select_in &t = batch.tensor[which];
+    const places &p = batch.layout[which];
     const uint32_t number = group * WARPS + threadIdx.x / 32;
     if (number >= p.tiles || p.at->form == GW_ADA_NON_FINITE) {
         return; /* the whole warp; there are no barriers of the block here */

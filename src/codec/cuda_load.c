@@ -63,8 +63,9 @@ int gw_cuda_has(const gw_cuda *cuda, const gw_codec *codec)
 static gw_status find_codec(const gw_cuda *cuda, const gw_params *params,
                             const gw_cuda_codec **codec, gw_why *why)
 {
-    if (cuda == NULL) {
-        return GW_FAIL(why, GW_ERR_ARG, "no CUDA library was opened");
+    if (cuda == NULL || params == NULL) {
+        return GW_FAIL(why, GW_ERR_ARG, "%s",
+                       cuda == NULL ? "no CUDA library was opened" : "no params");
     }
     const gw_status status = gw_params_check(params, why);
     if (status != GW_OK) {
@@ -209,6 +210,24 @@ static gw_status say(gw_why *why, gw_status status, size_t index)
                : gw_fail(why, status, "tensor %zu: %s", index, gw_status_string(status));
 }
 
+static gw_status check_room(size_t need, gw_workspace workspace, gw_why *why)
+{
+    return need <= workspace.size
+               ? GW_OK
+               : GW_FAIL(why, GW_ERR_WORKSPACE, "the workspace has %zu bytes, not %zu",
+                         workspace.size, need);
+}
+
+/* What a tensor took of the workspace is not for the next call's. */
+static void step_over(part *p, const gw_params *params, uint64_t count)
+{
+    const size_t used = need_of(p, params, count);
+    if (used != 0) {
+        p->call.workspace.data = (uint8_t *)p->call.workspace.data + used;
+        p->call.workspace.size -= used;
+    }
+}
+
 gw_status gw_cuda_encode(const gw_cuda *cuda, void *stream, const gw_params *params,
                          const gw_cuda_source *tensors, size_t n, gw_workspace workspace,
                          gw_why *why)
@@ -222,20 +241,15 @@ gw_status gw_cuda_encode(const gw_cuda *cuda, void *stream, const gw_params *par
         status = say(why, check_source(params, &tensors[i], tensors, &p.bytes[0]), i);
         need += status == GW_OK ? need_of(&p, params, tensors[i].in.count) : 0;
     }
-    if (status == GW_OK && need > workspace.size) {
-        status = GW_FAIL(why, GW_ERR_WORKSPACE, "the workspace has %zu bytes, not %zu",
-                         workspace.size, need);
-    }
+    status = status == GW_OK ? check_room(need, workspace, why) : status;
     for (size_t i = 0; status == GW_OK && i < n; i += AT_ONCE) {
         const size_t m = n - i < AT_ONCE ? n - i : AT_ONCE;
         for (size_t j = 0; j < m; j++) {
             (void)gw_payload_bound(params, tensors[i + j].in.count, &p.bytes[j]);
         }
         status = p.codec->encode(&p.call, tensors + i, m, why);
-        for (size_t j = 0; need != 0 && j < m; j++) {
-            const size_t used = need_of(&p, params, tensors[i + j].in.count);
-            p.call.workspace.data = (uint8_t *)p.call.workspace.data + used;
-            p.call.workspace.size -= used;
+        for (size_t j = 0; j < m; j++) {
+            step_over(&p, params, tensors[i + j].in.count);
         }
     }
     return status;
@@ -252,20 +266,15 @@ gw_status gw_cuda_decode(const gw_cuda *cuda, void *stream, const gw_params *par
         status = say(why, check_sink(params, &tensors[i], tensors, &p.bytes[0]), i);
         need += status == GW_OK ? need_of(&p, params, tensors[i].out.count) : 0;
     }
-    if (status == GW_OK && need > workspace.size) {
-        status = GW_FAIL(why, GW_ERR_WORKSPACE, "the workspace has %zu bytes, not %zu",
-                         workspace.size, need);
-    }
+    status = status == GW_OK ? check_room(need, workspace, why) : status;
     for (size_t i = 0; status == GW_OK && i < n; i += AT_ONCE) {
         const size_t m = n - i < AT_ONCE ? n - i : AT_ONCE;
         for (size_t j = 0; j < m; j++) {
             (void)gw_payload_bound(params, tensors[i + j].out.count, &p.bytes[j]);
         }
         status = p.codec->decode(&p.call, tensors + i, m, why);
-        for (size_t j = 0; need != 0 && j < m; j++) {
-            const size_t used = need_of(&p, params, tensors[i + j].out.count);
-            p.call.workspace.data = (uint8_t *)p.call.workspace.data + used;
-            p.call.workspace.size -= used;
+        for (size_t j = 0; j < m; j++) {
+            step_over(&p, params, tensors[i + j].out.count);
         }
     }
     return status;

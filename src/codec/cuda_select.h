@@ -6,7 +6,7 @@
 #include "codec/cuda_span.h"
 
 enum {
-    GW_SELECT_LIST = 256, /* tensors that one launch takes, to encode */
+    GW_SELECT_LIST = 128, /* tensors that one launch takes, to encode */
     GW_SELECT_SINKS = 64, /* and to decode, with this many payloads among them */
     GW_SELECT_PAYLOADS = 1024,
     GW_SELECT_WINDOW = 8192 /* numbers that a block sums in shared memory */
@@ -25,11 +25,14 @@ typedef struct gw_select_in {
     uint32_t begin;  /* its first block of this launch */
 } gw_select_in;
 
-template <class S, int N> struct gw_select_batch {
-    S s; /* what the codec's kernels share */
+/* S is what the codec's kernels share, L where a tensor's parts of the workspace are: laid out by the host, since threads
+ * would divide for longer than they work. */
+template <class S, class L, int N> struct gw_select_batch {
+    S s;
     gw_dtype dtype;
     uint32_t n;
     gw_select_in tensor[N];
+    L layout[N];
 };
 
 /* One tensor to decode. */
@@ -178,6 +181,36 @@ GW_DEVICE int gw_quads_aligned(const gw_select_in &t, gw_dtype dtype)
            gw_aligned_to(t.after, 16);
 }
 
+/* G of the thread's numbers of a tile of m: g, or g + r, which is also left in r' until it is known what is sent of it. */
+template <int FEEDBACK>
+GW_DEVICE void gw_select_read(float G[GW_OWN], const gw_select_in &t, gw_dtype dtype, uint64_t at,
+                              uint32_t m)
+{
+    const int whole = gw_quads_aligned(t, dtype);
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+        const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
+        gw_read_four(G + 4 * q, t.in, dtype, at + e, left, whole && left >= 4);
+    }
+    if (FEEDBACK) {
+        float r[GW_OWN];
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
+            gw_read_four(r + 4 * q, t.residual, GW_F32, at + e, left, whole && left >= 4);
+        }
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
+#pragma unroll
+            for (int c = 0; c < 4; c++) {
+                G[4 * q + c] = G[4 * q + c] + r[4 * q + c];
+            }
+            gw_write_four(G + 4 * q, t.after, at + e, left, whole && left >= 4);
+        }
+    }
+}
+
 /* The bytes a payload has; 0 and a status if it cannot be one of at least `least` and at most `most` bytes. */
 GW_DEVICE uint64_t gw_payload_size(const gw_cuda_payload &p, uint64_t least, uint64_t most,
                                    gw_status *status)
@@ -225,12 +258,13 @@ GW_DEVICE void gw_spoil_window(float *sum, uint32_t m)
 
 /* The host's side. launch(batch, blocks) is called for every kernel of a part of the list; `blocks` gives how many a
  * tensor of so many elements gets there. */
-template <class S, int N> struct gw_select_part {
-    gw_select_batch<S, N> batch;
+template <class S, class L, int N> struct gw_select_part {
+    gw_select_batch<S, L, N> batch;
 
     gw_select_part(const S &shared, const gw_cuda_call *call, const gw_cuda_source *tensors,
                    const size_t *bytes, size_t n, uint8_t *room,
-                   size_t (*need)(const double *, gw_dtype, size_t, int), uint32_t point)
+                   size_t (*need)(const double *, gw_dtype, size_t, int),
+                   L (*lay_out)(uint8_t *, const S &, uint64_t, size_t *), uint32_t point)
     {
         batch.s = shared;
         batch.dtype = call->dtype;
@@ -250,6 +284,8 @@ template <class S, int N> struct gw_select_part {
                                bytes[i],
                                gw_random_key(&shared_key),
                                0};
+            size_t used;
+            batch.layout[i] = lay_out(room, shared, t->in.count, &used);
             room += gw_cuda_aligned(need(call->value, call->dtype, t->in.count, call->feedback));
         }
     }
@@ -300,22 +336,23 @@ template <class S, int N, int P> struct gw_select_sink_part {
 };
 
 /* run(part) for parts of the list. */
-template <class S, class F>
+template <class S, class L, class F>
 static inline void gw_select_encode(const S &shared, const gw_cuda_call *call,
                                     const gw_cuda_source *tensors, size_t n,
-                                    size_t (*need)(const double *, gw_dtype, size_t, int), F run,
+                                    size_t (*need)(const double *, gw_dtype, size_t, int),
+                                    L (*lay_out)(uint8_t *, const S &, uint64_t, size_t *), F run,
                                     uint32_t point = UINT32_MAX)
 {
     uint8_t *room = (uint8_t *)call->workspace.data;
     for (size_t i = 0; i < n;) {
         const size_t m = n - i < GW_SELECT_LIST ? n - i : (size_t)GW_SELECT_LIST;
         if (m == 1) {
-            gw_select_part<S, 1> part(shared, call, tensors + i, call->bytes + i, m, room, need,
-                                      point);
+            gw_select_part<S, L, 1> part(shared, call, tensors + i, call->bytes + i, m, room, need,
+                                         lay_out, point);
             run(part);
         } else {
-            gw_select_part<S, GW_SELECT_LIST> part(shared, call, tensors + i, call->bytes + i, m,
-                                                   room, need, point);
+            gw_select_part<S, L, GW_SELECT_LIST> part(shared, call, tensors + i, call->bytes + i, m,
+                                                      room, need, lay_out, point);
             run(part);
         }
         for (size_t j = i; j < i + m; j++) {

@@ -14,6 +14,7 @@ enum {
     GW_TILE = 4096,       /* numbers a block, or the grain where that is more */
     GW_LEAST_TILES = 400, /* tensors of a long list that one launch takes */
     GW_LEAST_SINKS = 256,
+    GW_SHARED = 48 * 1024,  /* shared memory that a block gets without asking */
     GW_MOST_PAYLOADS = 2800 /* of all tensors of one launch: its arguments have 32 KiB at most */
 };
 
@@ -137,10 +138,19 @@ GW_DEVICE void gw_read_quads(float x[GW_OWN], const void *in, gw_dtype dtype, ui
             x[i] = dtype == GW_F16 ? gw_f32_from_f16(half) : gw_f32_from_bf16(half);
         }
     } else {
+        const int wide = dtype == GW_F32 && gw_aligned_to(in, 16);
 #pragma unroll
-        for (int i = 0; i < GW_OWN; i++) {
-            const uint32_t j = gw_quad_at<PAIRED>(thread, i / 4) + (uint32_t)i % 4;
-            x[i] = j < m ? gw_one(in, dtype, at + j) : 0.0f;
+        for (int q = 0; q < 4; q++) {
+            const uint32_t j = gw_quad_at<PAIRED>(thread, q);
+            if (wide && j + 4 <= m) {
+                const float4 v = __ldcs((const float4 *)((const float *)in + at + j));
+                x[4 * q] = v.x, x[4 * q + 1] = v.y, x[4 * q + 2] = v.z, x[4 * q + 3] = v.w;
+                continue;
+            }
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                x[4 * q + i] = j + (uint32_t)i < m ? gw_one(in, dtype, at + j + (uint32_t)i) : 0.0f;
+            }
         }
     }
 }
@@ -171,11 +181,20 @@ GW_DEVICE void gw_write_quads(const float x[GW_OWN], void *out, gw_dtype dtype, 
                    make_uint2(half[0] | half[1] << 16, half[2] | half[3] << 16));
         }
     } else {
+        const int wide = dtype == GW_F32 && gw_aligned_to(out, 16);
 #pragma unroll
-        for (int i = 0; i < GW_OWN; i++) {
-            const uint32_t j = gw_quad_at<PAIRED>(thread, i / 4) + (uint32_t)i % 4;
-            if (j < m) {
-                gw_put_one(out, dtype, at + j, x[i]);
+        for (int q = 0; q < 4; q++) {
+            const uint32_t j = gw_quad_at<PAIRED>(thread, q);
+            if (wide && j + 4 <= m) {
+                __stcs((float4 *)((float *)out + at + j),
+                       make_float4(x[4 * q], x[4 * q + 1], x[4 * q + 2], x[4 * q + 3]));
+                continue;
+            }
+#pragma unroll
+            for (int i = 0; i < 4; i++) {
+                if (j + (uint32_t)i < m) {
+                    gw_put_one(out, dtype, at + j + (uint32_t)i, x[4 * q + i]);
+                }
             }
         }
     }
@@ -204,8 +223,7 @@ GW_DEVICE float gw_one_source(const gw_span_shared &s, const gw_span_in &t, uint
     return t.residual != NULL ? g + t.residual[i] : g;
 }
 
-/* `bytes` of shared memory, from byte `skip` of `words` on, to `to` of any alignment; one more word may be
- * read. By `n` threads, of which this is `me`. */
+/* `bytes` of shared memory, from byte `skip` of `words` on, to `to` of any alignment. By `n` threads, of which this is `me`. */
 GW_DEVICE void gw_copy_out(uint8_t *to, const uint32_t *words, uint32_t skip, uint32_t bytes,
                            uint32_t me, uint32_t n)
 {
@@ -214,8 +232,14 @@ GW_DEVICE void gw_copy_out(uint8_t *to, const uint32_t *words, uint32_t skip, ui
     const uint32_t tail = (bytes - head) & 3, shift = 8 * ((skip + head) & 3);
     const uint32_t *from = words + (skip + head) / 4;
     uint32_t *out = (uint32_t *)(to + head);
-    for (uint32_t i = me; i < whole; i += n) {
-        __stcs(out + i, __funnelshift_r(from[i], from[i + 1], shift));
+    if (shift == 0) { /* the word behind may be another warp's */
+        for (uint32_t i = me; i < whole; i += n) {
+            __stcs(out + i, from[i]);
+        }
+    } else {
+        for (uint32_t i = me; i < whole; i += n) {
+            __stcs(out + i, __funnelshift_r(from[i], from[i + 1], shift));
+        }
     }
     if (me < head + tail) {
         const uint32_t i = me < head ? me : me + 4 * whole;
@@ -408,8 +432,9 @@ static inline void gw_decode_part(const gw_span_shared &shared, const gw_cuda_si
     batch.add = tensors->how == GW_ADD;
     batch.divisor = tensors->divisor;
     batch.n_payloads = (uint32_t)tensors->n_payloads;
-    batch.abreast = batch.n_payloads < 8 ? batch.n_payloads : 8;
     batch.stride = stride;
+    batch.abreast = stride > GW_SHARED / 8 ? GW_SHARED / stride : 8;
+    batch.abreast = batch.n_payloads < batch.abreast ? batch.n_payloads : batch.abreast;
     batch.begin[0] = 0;
     for (size_t i = 0; i < n; i++) {
         const gw_cuda_sink *t = &tensors[i];

@@ -28,8 +28,7 @@ typedef struct places {
     uint64_t part_rows;
 } places;
 
-static __host__ __device__ inline places places_in(uint8_t *room, const gw_low &s, uint64_t count,
-                                                   size_t *bytes)
+static places places_in(uint8_t *room, const gw_low &s, uint64_t count, size_t *bytes)
 {
     places p;
     p.m = gw_matrix_of(s.rank, s.cols, count);
@@ -49,12 +48,6 @@ static __host__ __device__ inline places places_in(uint8_t *room, const gw_low &
     *bytes = 256 + 12 * (size_t)(rank * rows) + 8 * (size_t)(rank * cols) +
              4 * (size_t)(p.n_parts * rank * cols);
     return p;
-}
-
-GW_DEVICE places places_of(const gw_select_in &t, const gw_low &s)
-{
-    size_t unused;
-    return places_in(t.room, s, t.count, &unused);
 }
 
 GW_DEVICE int is_odd(float x)
@@ -78,11 +71,12 @@ GW_DEVICE float read_first(const gw_select_in &t, gw_dtype dtype, uint64_t i)
 
 template <int N>
 __global__ void __launch_bounds__(THREADS)
-    start_kernel(const __grid_constant__ gw_select_batch<gw_low, N> batch)
+    start_kernel(const __grid_constant__ gw_select_batch<gw_low, places, N> batch)
 {
     uint32_t number;
-    const gw_select_in &t = batch.tensor[gw_select_find(batch, &number)];
-    const places p = places_of(t, batch.s);
+    const uint32_t which = gw_select_find(batch, &number);
+    const gw_select_in &t = batch.tensor[which];
+    const places &p = batch.layout[which];
     const uint64_t i = (uint64_t)number * THREADS + threadIdx.x;
     if (i == 0) {
         *p.at = {0, 0, 0};
@@ -98,30 +92,35 @@ __global__ void __launch_bounds__(THREADS)
 
 /* ---- left ---- */
 
-/* Sums of the block, in the order of its threads by halves. */
-GW_DEVICE float sum_block(float v, float *shared)
+/* Every thread has 32 numbers; thread v < 32 gets the sum of all threads' number v. */
+GW_DEVICE float sum_block(const float mine[ROWS * CHUNK])
 {
-    for (int d = 16; d > 0; d /= 2) {
-        v += __shfl_down_sync(0xFFFFFFFFu, v, d);
-    }
-    if (threadIdx.x % 32 == 0) {
-        shared[threadIdx.x / 32] = v;
-    }
-    __syncthreads();
-    float all = 0;
-    for (uint32_t w = 0; w < THREADS / 32; w++) {
-        all += shared[w];
+    enum { PITCH = THREADS + 1, EIGHTH = THREADS / 8 };
+    static_assert(ROWS * CHUNK == 32, "a warp's worth of sums");
+    __shared__ float some[ROWS * CHUNK * PITCH], eighths[THREADS];
+    float sum = 0;
+#pragma unroll
+    for (uint32_t v = 0; v < ROWS * CHUNK; v++) {
+        some[v * PITCH + threadIdx.x] = mine[v];
     }
     __syncthreads();
-    return all;
+    for (uint32_t i = 0; i < EIGHTH; i++) {
+        sum += some[threadIdx.x % 32 * PITCH + threadIdx.x / 32 * EIGHTH + i];
+    }
+    eighths[threadIdx.x] = sum;
+    __syncthreads();
+    sum = 0;
+    for (uint32_t i = 0; i < 8 && threadIdx.x < 32; i++) {
+        sum += eighths[32 * i + threadIdx.x];
+    }
+    return sum; /* the next call's first barrier stands between these readings and its second writings */
 }
 
 /* P of 8 rows and up to 4 columns of Q0, from column `k` on. The first time, G is formed. */
 GW_DEVICE void left_rows(const gw_select_in &t, const places &p, gw_dtype dtype, uint64_t row,
                          uint32_t k)
 {
-    __shared__ float shared[THREADS / 32];
-    float sum[ROWS][CHUNK] = {};
+    float sum[ROWS * CHUNK] = {};
     uint64_t odd = 0;
     for (uint64_t c = threadIdx.x; c < p.m.cols; c += THREADS) {
         float q[CHUNK], G[ROWS];
@@ -144,23 +143,19 @@ GW_DEVICE void left_rows(const gw_select_in &t, const places &p, gw_dtype dtype,
             odd += k == 0 && is_odd(G[r]);
 #pragma unroll
             for (uint32_t j = 0; j < CHUNK; j++) {
-                sum[r][j] = fmaf(G[r], q[j], sum[r][j]);
+                sum[r * CHUNK + j] = fmaf(G[r], q[j], sum[r * CHUNK + j]);
             }
         }
     }
     gw_count(&p.at->non_finite, odd);
     gw_count(&t.result->non_finite, odd);
-#pragma unroll
-    for (uint32_t r = 0; r < ROWS; r++) {
-#pragma unroll
-        for (uint32_t j = 0; j < CHUNK; j++) {
-            const float all = sum_block(sum[r][j], shared);
-            if (threadIdx.x == 0 && row + r < p.m.rows && k + j < p.m.rank) {
-                p.left[(row + r) * p.m.rank + k + j] = all;
-                if (is_odd(all)) {
-                    p.at->bad_left = 1;
-                }
-            }
+    const float all = sum_block(sum);
+    const uint64_t to = row + threadIdx.x / CHUNK;
+    const uint32_t column = k + threadIdx.x % CHUNK;
+    if (threadIdx.x < ROWS * CHUNK && to < p.m.rows && column < p.m.rank) {
+        p.left[to * p.m.rank + column] = all;
+        if (is_odd(all)) {
+            p.at->bad_left = 1;
         }
     }
 }
@@ -187,12 +182,13 @@ static __host__ __device__ inline uint32_t left_blocks(const gw_matrix &m)
 }
 
 template <int N>
-__global__ void __launch_bounds__(THREADS)
-    left_kernel(const __grid_constant__ gw_select_batch<gw_low, N> batch)
+__global__ void __launch_bounds__(THREADS, 3)
+    left_kernel(const __grid_constant__ gw_select_batch<gw_low, places, N> batch)
 {
     uint32_t number;
-    const gw_select_in &t = batch.tensor[gw_select_find(batch, &number)];
-    const places p = places_of(t, batch.s);
+    const uint32_t which = gw_select_find(batch, &number);
+    const gw_select_in &t = batch.tensor[which];
+    const places &p = batch.layout[which];
     if (p.m.rank == 0) {
         copy_whole(t, batch.dtype, number, left_blocks(p.m));
     }
@@ -267,9 +263,9 @@ GW_DEVICE void orthogonal(double *columns, uint64_t rows, uint32_t rank)
 
 template <int N>
 __global__ void __launch_bounds__(ORTHO_THREADS)
-    columns_kernel(const __grid_constant__ gw_select_batch<gw_low, N> batch)
+    columns_kernel(const __grid_constant__ gw_select_batch<gw_low, places, N> batch)
 {
-    const places p = places_of(batch.tensor[blockIdx.x], batch.s);
+    const places &p = batch.layout[blockIdx.x];
     const uint64_t rows = p.m.rows, n = p.m.rank * rows;
     if (p.at->bad_left != 0) {
         return;
@@ -295,11 +291,12 @@ static __host__ __device__ inline uint32_t right_blocks(const places &p)
 /* Q of a part of the rows, 1024 columns and 4 of the rank. */
 template <int N>
 __global__ void __launch_bounds__(THREADS)
-    right_kernel(const __grid_constant__ gw_select_batch<gw_low, N> batch)
+    right_kernel(const __grid_constant__ gw_select_batch<gw_low, places, N> batch)
 {
     uint32_t number;
-    const gw_select_in &t = batch.tensor[gw_select_find(batch, &number)];
-    const places p = places_of(t, batch.s);
+    const uint32_t which = gw_select_find(batch, &number);
+    const gw_select_in &t = batch.tensor[which];
+    const places &p = batch.layout[which];
     if (p.m.rank == 0 || p.at->bad_left != 0) {
         return;
     }
@@ -340,11 +337,11 @@ __global__ void __launch_bounds__(THREADS)
 
 template <int N>
 __global__ void __launch_bounds__(THREADS)
-    gather_kernel(const __grid_constant__ gw_select_batch<gw_low, N> batch)
+    gather_kernel(const __grid_constant__ gw_select_batch<gw_low, places, N> batch)
 {
     uint32_t number;
-    const gw_select_in &t = batch.tensor[gw_select_find(batch, &number)];
-    const places p = places_of(t, batch.s);
+    const uint32_t which = gw_select_find(batch, &number);
+    const places &p = batch.layout[which];
     const uint64_t n = p.m.rank * p.m.cols, i = (uint64_t)number * THREADS + threadIdx.x;
     if (i >= n || p.at->bad_left != 0) {
         return;
@@ -377,11 +374,12 @@ GW_DEVICE void put_factors(const gw_select_in &t, const places &p, uint32_t numb
 
 template <int N>
 __global__ void __launch_bounds__(THREADS)
-    finish_kernel(const __grid_constant__ gw_select_batch<gw_low, N> batch)
+    finish_kernel(const __grid_constant__ gw_select_batch<gw_low, places, N> batch)
 {
     uint32_t number;
-    const gw_select_in &t = batch.tensor[gw_select_find(batch, &number)];
-    const places p = places_of(t, batch.s);
+    const uint32_t which = gw_select_find(batch, &number);
+    const gw_select_in &t = batch.tensor[which];
+    const places &p = batch.layout[which];
     if (p.m.rank == 0) {
         return;
     }
@@ -428,7 +426,7 @@ static size_t workspace(const double *value, gw_dtype dtype, size_t count, int f
 struct run_encode {
     const gw_cuda_call *call;
 
-    template <int N> void operator()(gw_select_part<gw_low, N> &part) const
+    template <int N> void operator()(gw_select_part<gw_low, places, N> &part) const
     {
         const gw_low s = part.batch.s;
         const auto shape = [&](uint64_t count) {
@@ -474,8 +472,8 @@ struct run_decode {
 static gw_status encode(const gw_cuda_call *call, const gw_cuda_source *tensors, size_t n,
                         gw_why *why)
 {
-    gw_select_encode(shape_of(call->value), call, tensors, n, workspace, run_encode{call},
-                     UINT32_MAX - 1);
+    gw_select_encode(shape_of(call->value), call, tensors, n, workspace, places_in,
+                     run_encode{call}, UINT32_MAX - 1);
     return gw_cuda_launched(why, "lowrank");
 }
 

@@ -19,45 +19,33 @@ typedef struct state {
     uint64_t non_finite;
 } state;
 
+typedef state *state_place;
+
+static state_place places_in(uint8_t *room, const gw_randk &s, uint64_t count, size_t *bytes)
+{
+    (void)s, (void)count;
+    *bytes = sizeof(state);
+    return (state_place)room;
+}
+
 template <int N>
-__global__ void clear_kernel(const __grid_constant__ gw_select_batch<gw_randk, N> batch)
+__global__ void
+clear_kernel(const __grid_constant__ gw_select_batch<gw_randk, state_place, N> batch)
 {
     ((state *)batch.tensor[blockIdx.x].room)->non_finite = 0;
 }
 
 template <int N, int FEEDBACK>
 __global__ void __launch_bounds__(THREADS)
-    collect_kernel(const __grid_constant__ gw_select_batch<gw_randk, N> batch)
+    collect_kernel(const __grid_constant__ gw_select_batch<gw_randk, state_place, N> batch)
 {
     uint32_t tile;
     const gw_select_in &t = batch.tensor[gw_select_find(batch, &tile)];
     const uint64_t at = (uint64_t)tile * GW_TILE;
     const uint32_t m = gw_span_left(t.count, at, GW_TILE);
-    const int whole = gw_quads_aligned(t, batch.dtype);
     float G[GW_OWN];
     uint32_t top = 0;
-#pragma unroll
-    for (int q = 0; q < 4; q++) {
-        const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
-        gw_read_four(G + 4 * q, t.in, batch.dtype, at + e, left, whole && left >= 4);
-    }
-    if (FEEDBACK) {
-        float r[GW_OWN];
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
-            gw_read_four(r + 4 * q, t.residual, GW_F32, at + e, left, whole && left >= 4);
-        }
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
-#pragma unroll
-            for (int c = 0; c < 4; c++) {
-                G[4 * q + c] = G[4 * q + c] + r[4 * q + c];
-            }
-            gw_write_four(G + 4 * q, t.after, at + e, left, whole && left >= 4);
-        }
-    }
+    gw_select_read<FEEDBACK>(G, t, batch.dtype, at, m);
 #pragma unroll
     for (int i = 0; i < GW_OWN; i++) {
         const uint32_t a = gw_bits(G[i]) & GW_ABS_MASK;
@@ -75,7 +63,7 @@ __global__ void __launch_bounds__(THREADS)
 
 template <int N>
 __global__ void __launch_bounds__(GW_VALUES_THREADS)
-    write_kernel(const __grid_constant__ gw_select_batch<gw_randk, N> batch)
+    write_kernel(const __grid_constant__ gw_select_batch<gw_randk, state_place, N> batch)
 {
     uint32_t number;
     const gw_select_in &t = batch.tensor[gw_select_find(batch, &number)];
@@ -178,10 +166,10 @@ static size_t workspace(const double *value, gw_dtype dtype, size_t count, int f
 struct run_encode {
     const gw_cuda_call *call;
 
-    template <int N> void operator()(gw_select_part<gw_randk, N> &part) const
+    template <int N> void operator()(gw_select_part<gw_randk, state_place, N> &part) const
     {
         const double density = part.batch.s.density;
-        void (*const collect)(gw_select_batch<gw_randk, N>) =
+        void (*const collect)(gw_select_batch<gw_randk, state_place, N>) =
             call->feedback ? collect_kernel<N, 1> : collect_kernel<N, 0>;
         GW_LAUNCH(clear_kernel<N>, part.batch.n, 1, 0, call->stream, part.batch);
         uint32_t blocks = part.deal([](uint64_t count) { return gw_tiles_of(count, GW_TILE); });
@@ -207,7 +195,8 @@ struct run_decode {
 static gw_status encode(const gw_cuda_call *call, const gw_cuda_source *tensors, size_t n,
                         gw_why *why)
 {
-    gw_select_encode(shape_of(call->value), call, tensors, n, workspace, run_encode{call});
+    gw_select_encode(shape_of(call->value), call, tensors, n, workspace, places_in,
+                     run_encode{call});
     return gw_cuda_launched(why, "randk");
 }
 

@@ -35,8 +35,7 @@ typedef struct places {
     uint32_t n_tiles;
 } places;
 
-static __host__ __device__ inline places places_in(uint8_t *room, const gw_topk &s, uint64_t count,
-                                                   size_t *bytes)
+static places places_in(uint8_t *room, const gw_topk &s, uint64_t count, size_t *bytes)
 {
     places p;
     p.kept = gw_kept_of(s.density, count);
@@ -57,12 +56,6 @@ static __host__ __device__ inline places places_in(uint8_t *room, const gw_topk 
     *bytes =
         256 + 4 * (size_t)RADIX + 8 * (2 * (size_t)p.n_tiles + 1) + 8 * (size_t)(p.kept + p.room);
     return p;
-}
-
-GW_DEVICE places places_of(const gw_select_in &t, const gw_topk &s)
-{
-    size_t unused;
-    return places_in(t.room, s, t.count, &unused);
 }
 
 GW_DEVICE uint32_t magnitude(float x)
@@ -140,13 +133,14 @@ GW_DEVICE float sampled(const gw_select_in &t, gw_dtype dtype, uint32_t j)
 
 template <int N>
 __global__ void __launch_bounds__(SAMPLE_THREADS)
-    sample_kernel(const __grid_constant__ gw_select_batch<gw_topk, N> batch)
+    sample_kernel(const __grid_constant__ gw_select_batch<gw_topk, places, N> batch)
 {
     enum { OWN = SAMPLE / SAMPLE_THREADS };
     __shared__ uint32_t cells[RADIX];
     uint32_t unused;
-    const gw_select_in &t = batch.tensor[gw_select_find(batch, &unused)];
-    const places p = places_of(t, batch.s);
+    const uint32_t which = gw_select_find(batch, &unused);
+    const gw_select_in &t = batch.tensor[which];
+    const places &p = batch.layout[which];
     const double expected = (double)SAMPLE * (double)p.kept / (double)(t.count != 0 ? t.count : 1);
     uint32_t need = (uint32_t)(expected + 4 * sqrt(expected) + 4), prefix = 0;
     for (uint32_t i = threadIdx.x; i < RADIX; i += SAMPLE_THREADS) {
@@ -204,40 +198,19 @@ GW_DEVICE void rank_row(uint32_t marks, uint32_t *before, uint32_t *all)
 
 template <int N, int FEEDBACK>
 __global__ void __launch_bounds__(THREADS)
-    collect_kernel(const __grid_constant__ gw_select_batch<gw_topk, N> batch)
+    collect_kernel(const __grid_constant__ gw_select_batch<gw_topk, places, N> batch)
 {
     __shared__ uint32_t rows[ROWS], base;
     uint32_t tile;
-    const gw_select_in &t = batch.tensor[gw_select_find(batch, &tile)];
-    const places p = places_of(t, batch.s);
+    const uint32_t which = gw_select_find(batch, &tile);
+    const gw_select_in &t = batch.tensor[which];
+    const places &p = batch.layout[which];
     const uint64_t at = (uint64_t)tile * GW_TILE;
     const uint32_t m = gw_span_left(t.count, at, GW_TILE), limit = p.at->limit;
     const uint32_t lane = threadIdx.x % 32;
-    const int whole = gw_quads_aligned(t, batch.dtype);
     float G[GW_OWN];
     uint32_t marks = 0, top = 0, before[4];
-#pragma unroll
-    for (int q = 0; q < 4; q++) {
-        const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
-        gw_read_four(G + 4 * q, t.in, batch.dtype, at + e, left, whole && left >= 4);
-    }
-    if (FEEDBACK) {
-        float r[GW_OWN];
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
-            gw_read_four(r + 4 * q, t.residual, GW_F32, at + e, left, whole && left >= 4);
-        }
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
-#pragma unroll
-            for (int c = 0; c < 4; c++) {
-                G[4 * q + c] = G[4 * q + c] + r[4 * q + c];
-            }
-            gw_write_four(G + 4 * q, t.after, at + e, left, whole && left >= 4);
-        }
-    }
+    gw_select_read<FEEDBACK>(G, t, batch.dtype, at, m);
 #pragma unroll
     for (int i = 0; i < GW_OWN; i++) {
         const uint32_t e = gw_quad_at<0>(threadIdx.x, i / 4) + (uint32_t)i % 4, a = magnitude(G[i]);
@@ -309,12 +282,13 @@ static __host__ __device__ inline uint32_t digit_blocks(uint64_t count)
 
 template <int N>
 __global__ void __launch_bounds__(THREADS)
-    digit_kernel(const __grid_constant__ gw_select_batch<gw_topk, N> batch, int digit)
+    digit_kernel(const __grid_constant__ gw_select_batch<gw_topk, places, N> batch, int digit)
 {
     __shared__ uint32_t cells[RADIX];
     uint32_t number;
-    const gw_select_in &t = batch.tensor[gw_select_find(batch, &number)];
-    const places p = places_of(t, batch.s);
+    const uint32_t which = gw_select_find(batch, &number);
+    const gw_select_in &t = batch.tensor[which];
+    const places &p = batch.layout[which];
     const int whole = is_whole(p);
     const uint64_t n = whole ? t.count : p.at->total;
     const uint32_t blocks = digit_blocks(t.count), prefix = p.at->prefix, need = p.at->need;
@@ -408,11 +382,12 @@ GW_DEVICE void scan_tiles(const places &p)
 
 template <int N>
 __global__ void __launch_bounds__(THREADS)
-    count_kernel(const __grid_constant__ gw_select_batch<gw_topk, N> batch)
+    count_kernel(const __grid_constant__ gw_select_batch<gw_topk, places, N> batch)
 {
     uint32_t group;
-    const gw_select_in &t = batch.tensor[gw_select_find(batch, &group)];
-    const places p = places_of(t, batch.s);
+    const uint32_t which = gw_select_find(batch, &group);
+    const gw_select_in &t = batch.tensor[which];
+    const places &p = batch.layout[which];
     const uint32_t tile = group * WARPS + threadIdx.x / 32, least = p.at->prefix;
     if (tile < p.n_tiles) {
         const run r = run_of(t, p, batch.dtype, tile);
@@ -435,11 +410,12 @@ __global__ void __launch_bounds__(THREADS)
 
 template <int N>
 __global__ void __launch_bounds__(THREADS)
-    gather_kernel(const __grid_constant__ gw_select_batch<gw_topk, N> batch)
+    gather_kernel(const __grid_constant__ gw_select_batch<gw_topk, places, N> batch)
 {
     uint32_t group;
-    const gw_select_in &t = batch.tensor[gw_select_find(batch, &group)];
-    const places p = places_of(t, batch.s);
+    const uint32_t which = gw_select_find(batch, &group);
+    const gw_select_in &t = batch.tensor[which];
+    const places &p = batch.layout[which];
     const uint32_t tile = group * WARPS + threadIdx.x / 32, least = p.at->prefix;
     const uint32_t need = p.at->need, below = gw_bits_below(threadIdx.x % 32);
     if (tile >= p.n_tiles) {
@@ -465,99 +441,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 }
 
-/* ---- write ---- */
-
-/* Low bits of a thread's entries: eight of them are `bits` bytes. */
-GW_DEVICE void put_low(const uint32_t index[GW_VALUES_OWN], uint32_t n, uint32_t bits, uint8_t *to)
-{
-    uint64_t held = 0;
-    uint32_t n_held = 0;
-#pragma unroll
-    for (int i = 0; i < GW_VALUES_OWN; i++) {
-        if ((uint32_t)i < n) {
-            held |= (index[i] & (((uint64_t)1 << bits) - 1)) << n_held;
-            n_held += bits;
-            for (; n_held >= 8; n_held -= 8, held >>= 8) {
-                *to++ = (uint8_t)held;
-            }
-        }
-    }
-    if (n_held > 0) {
-        *to = (uint8_t)held;
-    }
-}
-
-/* High bits: the block writes the bytes from the one of its first entry's on to that of the next block's first. */
-GW_DEVICE void put_high(const places &p, const gw_index_list &list, uint64_t first,
-                        const uint32_t index[GW_VALUES_OWN], uint32_t n, uint8_t *high)
-{
-    enum { WORDS = 2048 };
-    __shared__ uint32_t words[WORDS];
-    const uint64_t next = first + GW_VALUES_RUN, mine = first + GW_VALUES_OWN * threadIdx.x;
-    const uint64_t begin = first == 0 ? 0 : ((p.index[first] >> list.low_bits) + first) / 8;
-    const uint64_t end =
-        next >= list.kept ? list.high_bytes : ((p.index[next] >> list.low_bits) + next) / 8;
-    for (uint64_t at = begin; at < end; at += 4 * WORDS) {
-        const uint64_t stop = at + 4 * WORDS < end ? at + 4 * WORDS : end;
-        for (uint32_t i = threadIdx.x; i < WORDS; i += GW_VALUES_THREADS) {
-            words[i] = 0;
-        }
-        __syncthreads();
-        for (uint32_t i = 0; i < n + (threadIdx.x < 7 && threadIdx.x < first); i++) {
-            const int earlier = i == n; /* of the block before, in the first byte */
-            const uint64_t j = earlier ? first - 1 - threadIdx.x : mine + i;
-            const uint64_t bit = (p.index[j] >> list.low_bits) + j;
-            if (bit / 8 >= at && bit / 8 < stop) {
-                const uint32_t b = (uint32_t)(bit - 8 * at);
-                atomicOr(&words[b / 32], 1u << b % 32);
-            }
-        }
-        __syncthreads();
-        for (uint64_t i = at + threadIdx.x; i < stop; i += GW_VALUES_THREADS) {
-            high[i] = (uint8_t)(words[(i - at) / 4] >> (i - at) % 4 * 8);
-        }
-        __syncthreads();
-    }
-    (void)index;
-}
-
-template <int N>
-__global__ void __launch_bounds__(GW_VALUES_THREADS)
-    write_kernel(const __grid_constant__ gw_select_batch<gw_topk, N> batch)
-{
-    uint32_t number;
-    const gw_topk &s = batch.s;
-    const gw_select_in &t = batch.tensor[gw_select_find(batch, &number)];
-    const places p = places_of(t, s);
-    const gw_index_list list = gw_topk_list(s, t.count);
-    const uint64_t first = (uint64_t)number * GW_VALUES_RUN,
-                   mine = first + GW_VALUES_OWN * threadIdx.x;
-    const uint64_t left = mine < p.kept ? p.kept - mine : 0;
-    const uint32_t n = left < GW_VALUES_OWN ? (uint32_t)left : (uint32_t)GW_VALUES_OWN;
-    uint32_t index[GW_VALUES_OWN];
-    float v[GW_VALUES_OWN], G[GW_VALUES_OWN];
-#pragma unroll
-    for (int i = 0; i < GW_VALUES_OWN; i++) {
-        index[i] = (uint32_t)i < n ? p.index[mine + i] : 0;
-        G[i] = v[i] = (uint32_t)i < n ? p.value[mine + i] : 0.0f;
-    }
-    const gw_values_job job = {t.payload, number, t.key, t.result,
-                               gw_natural_top(batch.dtype == GW_F16)};
-    gw_values_put(v, index, n, s.natural, job);
-    if (n != 0) {
-        put_low(index, n, list.low_bits,
-                t.payload + list.values_bytes + mine / GW_VALUES_OWN * list.low_bits);
-    }
-    if (first < p.kept) {
-        put_high(p, list, first, index, n, t.payload + list.values_bytes + list.low_bytes);
-    }
-#pragma unroll
-    for (int i = 0; i < GW_VALUES_OWN; i++) {
-        if (t.after != NULL && (uint32_t)i < n) {
-            t.after[index[i]] = G[i] - v[i];
-        }
-    }
-}
+#include "codec/cuda_topk_write.h"
 
 /* ---- the host's side ---- */
 
@@ -582,12 +466,12 @@ static size_t workspace(const double *value, gw_dtype dtype, size_t count, int f
 struct run_encode {
     const gw_cuda_call *call;
 
-    template <int N> void operator()(gw_select_part<gw_topk, N> &part) const
+    template <int N> void operator()(gw_select_part<gw_topk, places, N> &part) const
     {
         const gw_topk s = part.batch.s;
         const auto tiles = [](uint64_t count) { return gw_tiles_of(count, GW_TILE); };
         const auto groups = [&](uint64_t count) { return (tiles(count) + WARPS - 1) / WARPS; };
-        void (*const collect)(gw_select_batch<gw_topk, N>) =
+        void (*const collect)(gw_select_batch<gw_topk, places, N>) =
             call->feedback ? collect_kernel<N, 1> : collect_kernel<N, 0>;
         uint32_t blocks = part.deal([](uint64_t) { return 1u; });
         GW_LAUNCH(sample_kernel<N>, blocks, SAMPLE_THREADS, 0, call->stream, part.batch);
@@ -627,7 +511,8 @@ struct run_decode {
 static gw_status encode(const gw_cuda_call *call, const gw_cuda_source *tensors, size_t n,
                         gw_why *why)
 {
-    gw_select_encode(shape_of(call->value), call, tensors, n, workspace, run_encode{call});
+    gw_select_encode(shape_of(call->value), call, tensors, n, workspace, places_in,
+                     run_encode{call});
     return gw_cuda_launched(why, "topk");
 }
 

@@ -278,6 +278,11 @@ gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
             if (comm == NULL || comm->ranks != m->group.size || comm->rank != m->group.member) {
                 return gw_fail(why, GW_ERR_ARG, "the lane has not the groups of this route");
             }
+            if ((comm->table->flags & GW_COMM_DEVICE) != 0) {
+                return gw_fail(why, GW_ERR_UNSUPPORTED,
+                               "an exchange works in host memory, %s in a device's",
+                               comm->table->name);
+            }
         }
     }
     const gw_status status = open_slots(x, why);

@@ -7,7 +7,8 @@
 
 const char *gw_operation_name(gw_operation operation)
 {
-    static const char *const names[] = {"allgatherv", "alltoallv", "broadcast", "barrier"};
+    static const char *const names[] = {"allgatherv", "alltoallv", "broadcast",      "barrier",
+                                        "allreduce",  "reduce",    "reduce_scatter", "gatherv"};
     return names[operation];
 }
 
@@ -73,6 +74,33 @@ gw_status gw_pieces_alltoallv(gw_piece *pieces, const gw_comm *comm, const void 
                                send_sizes[i], receive_sizes[i]};
     }
     return GW_OK;
+}
+
+gw_status gw_pieces_gatherv(gw_piece *pieces, const gw_comm *comm, const void *send, size_t bytes,
+                            void *receive, const size_t *sizes, const size_t *offsets,
+                            uint32_t root, gw_why *why)
+{
+    const uint32_t own = comm->rank;
+    if (root >= comm->ranks) {
+        return GW_FAIL(why, GW_ERR_ARG, "gatherv: root %u of %u ranks", root, comm->ranks);
+    }
+    if ((bytes != 0 && send == NULL) || (own == root && (sizes == NULL || offsets == NULL))) {
+        return no_buffer(GW_GATHERV, why);
+    }
+    memset(pieces, 0, comm->ranks * sizeof *pieces);
+    pieces[root].from = send;
+    pieces[root].sent = bytes;
+    for (uint32_t i = 0; own == root && i < comm->ranks; i++) {
+        if (sizes[i] != 0 && receive == NULL) {
+            return no_buffer(GW_GATHERV, why);
+        }
+        pieces[i].to = writable_part(receive, offsets[i], sizes[i]);
+        pieces[i].received = sizes[i];
+    }
+    return own != root || sizes[own] == bytes
+               ? GW_OK
+               : GW_FAIL(why, GW_ERR_ARG, "gatherv: rank %u sends %zu bytes, its own size is %zu",
+                         own, bytes, sizes[own]);
 }
 
 gw_status gw_pieces_broadcast(gw_piece *pieces, const gw_comm *comm, void *buffer, size_t bytes,

@@ -9,7 +9,12 @@ typedef enum gw_operation {
     GW_ALLGATHERV,
     GW_ALLTOALLV,
     GW_BROADCAST,
-    GW_BARRIER /* empty messages that are waited for; elsewhere an empty piece is no message */
+    GW_BARRIER, /* empty messages that are waited for; elsewhere an empty piece is no message */
+    /* the optional ones, where a backend has its own */
+    GW_ALLREDUCE,
+    GW_REDUCE,
+    GW_REDUCE_SCATTER,
+    GW_GATHERV
 } gw_operation;
 
 typedef struct gw_piece {
@@ -30,6 +35,9 @@ gw_status gw_pieces_alltoallv(gw_piece *pieces, const gw_comm *comm, const void 
                               gw_why *why);
 gw_status gw_pieces_broadcast(gw_piece *pieces, const gw_comm *comm, void *buffer, size_t bytes,
                               uint32_t root, gw_why *why);
+gw_status gw_pieces_gatherv(gw_piece *pieces, const gw_comm *comm, const void *send, size_t bytes,
+                            void *receive, const size_t *sizes, const size_t *offsets,
+                            uint32_t root, gw_why *why);
 void gw_pieces_barrier(gw_piece *pieces, const gw_comm *comm);
 
 #endif

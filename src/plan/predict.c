@@ -178,12 +178,12 @@ static gw_status check(const gw_job *job, const gw_cluster *cluster, const gw_pl
     return status;
 }
 
-gw_status gw_plan_draw(const gw_job *job, const gw_cluster *cluster, const gw_plan_entry *entries,
-                       size_t n, int one_channel, gw_interval *intervals, size_t *n_intervals,
-                       gw_why *why)
+static gw_status makespan_of(const gw_job *job, const gw_cluster *cluster,
+                             const gw_plan_entry *entries, size_t n, int one_channel,
+                             gw_ticks *makespan, gw_interval *intervals, size_t *n_intervals,
+                             gw_why *why)
 {
     gw_pricer p;
-    gw_ticks makespan = 0;
     gw_status status = check(job, cluster, entries, n, why);
     if (status != GW_OK) {
         return status;
@@ -191,28 +191,28 @@ gw_status gw_plan_draw(const gw_job *job, const gw_cluster *cluster, const gw_pl
     status = gw_pricer_create(&p, cluster, why);
     p.rules.one_channel = one_channel;
     if (status == GW_OK) {
-        status = gw_predict_entries(&p, job, entries, &makespan, intervals, n_intervals, why);
+        status = gw_predict_entries(&p, job, entries, makespan, intervals, n_intervals, why);
     }
     gw_pricer_destroy(&p);
     return status;
+}
+
+gw_status gw_plan_draw(const gw_job *job, const gw_cluster *cluster, const gw_plan_entry *entries,
+                       size_t n, int one_channel, gw_interval *intervals, size_t *n_intervals,
+                       gw_why *why)
+{
+    gw_ticks makespan = 0;
+    return makespan_of(job, cluster, entries, n, one_channel, &makespan, intervals, n_intervals,
+                       why);
 }
 
 gw_status gw_plan_predict(const gw_job *job, const gw_cluster *cluster,
                           const gw_plan_entry *entries, size_t n, int one_channel, double *seconds,
                           gw_why *why)
 {
-    gw_pricer p;
     gw_ticks makespan = 0;
-    gw_status status = check(job, cluster, entries, n, why);
-    if (status != GW_OK) {
-        return status;
-    }
-    status = gw_pricer_create(&p, cluster, why);
-    p.rules.one_channel = one_channel;
-    if (status == GW_OK) {
-        status = gw_predict_entries(&p, job, entries, &makespan, NULL, NULL, why);
-    }
-    gw_pricer_destroy(&p);
+    const gw_status status =
+        makespan_of(job, cluster, entries, n, one_channel, &makespan, NULL, NULL, why);
     if (status == GW_OK) {
         *seconds = job->forward + (double)makespan * 1e-9 + job->optimizer;
     }

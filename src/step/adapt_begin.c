@@ -92,6 +92,24 @@ static gw_status bytes_sent(const gw_step *s, const gw_layer *l, const gw_params
     return status;
 }
 
+/* Levels below the floor are none. */
+static void raise(const gw_step_adapt *a, gw_adapted *l)
+{
+    const double least = a->config.floor * (double)l->bytes[l->uniform];
+    uint32_t n = 0;
+    for (uint32_t i = 0; i < l->n; i++) {
+        if ((double)l->bytes[i] < least) {
+            continue;
+        }
+        l->uniform = i == l->uniform ? n : l->uniform;
+        l->levels[n] = l->levels[i];
+        l->routes[n] = l->routes[i];
+        l->bytes[n++] = l->bytes[i];
+    }
+    l->n = n;
+    l->level = l->uniform;
+}
+
 static gw_status find_milder(gw_step_adapt *a, const gw_layer *l, gw_adapted *to, gw_why *why)
 {
     to->milder = to->uniform;
@@ -128,7 +146,6 @@ static gw_status list_levels(gw_step_adapt *a, uint32_t layer, gw_adapted *to, g
     }
     to->levels = levels;
     to->n = (uint32_t)n;
-    to->level = to->uniform;
     to->routes = calloc(n, sizeof *to->routes);
     to->bytes = calloc(n, sizeof *to->bytes);
     if (to->routes == NULL || to->bytes == NULL) {
@@ -140,7 +157,11 @@ static gw_status list_levels(gw_step_adapt *a, uint32_t layer, gw_adapted *to, g
             status = bytes_sent(a->step, l, &levels[i], &to->routes[i], &to->bytes[i], why);
         }
     }
-    return status == GW_OK ? find_milder(a, l, to, why) : status;
+    if (status != GW_OK) {
+        return status;
+    }
+    raise(a, to);
+    return find_milder(a, l, to, why);
 }
 
 static int is_pinned(const gw_step_adapt_config *c, uint32_t layer)
@@ -246,9 +267,9 @@ static gw_status check(const gw_step *s, const gw_step_adapt_config *c, gw_why *
                        GW_STEP_ADAPT_LEAST_PERIOD, (unsigned long long)c->every);
     }
     if (!(c->alpha >= 0) || !(c->least_gain >= 0 && c->least_gain < 1) ||
-        (c->milder != NULL && !(c->eta >= 0)) || (c->schedule == NULL && c->n_schedule != 0) ||
-        (c->pinned == NULL && c->n_pinned != 0)) {
-        return GW_FAIL(why, GW_ERR_RANGE, "adapt: alpha, eta or least_gain out of range");
+        !(c->floor >= 0 && c->floor <= 1) || (c->milder != NULL && !(c->eta >= 0)) ||
+        (c->schedule == NULL && c->n_schedule != 0) || (c->pinned == NULL && c->n_pinned != 0)) {
+        return GW_FAIL(why, GW_ERR_RANGE, "adapt: alpha, eta, least_gain or floor out of range");
     }
     for (size_t i = 0; i < c->n_schedule; i++) {
         if (!(c->schedule[i].alpha >= 0) ||

@@ -30,6 +30,10 @@ static gw_status check_config(const gw_step_config *c, gw_why *why)
     if (c == NULL || c->comm == NULL || c->comm->table == NULL || c->comm->ranks == 0) {
         return GW_FAIL(why, GW_ERR_ARG, "a step needs a comm");
     }
+    if ((c->comm->table->flags & GW_COMM_DEVICE) != 0) {
+        return GW_FAIL(why, GW_ERR_UNSUPPORTED, "a step works in host memory, %s in a device's",
+                       c->comm->table->name);
+    }
     if (c->lanes > GW_STEP_MAX_LANES || c->threads > GW_POOL_MAX_THREADS ||
         !(c->timeout >= 0 && c->timeout < 1e6)) {
         return GW_FAIL(why, GW_ERR_RANGE, "lanes %u, threads %u or timeout %g out of range",

@@ -1,34 +1,16 @@
 /* The threads backend: every operation, many at once, groups, faults, the virtual link. Run under the thread
  * sanitizer too. Times are only ever bounded from below: a link may not be faster than it says. */
 #define _POSIX_C_SOURCE 200809L
-#include "comm/exchange.h"
+#include "comm/cases.h"
 #include "comm/faulty.h"
-#include "comm/ranks.h"
 
 #include <time.h>
-
-enum { PATIENCE = 60 }; /* seconds; only a hang takes that long */
-
-static const uint32_t some_ranks[] = {1, 2, 3, 4, 7, 8};
-#define ALL_RANKS(P) for (size_t p_ = 0; p_ < 6 && ((P) = some_ranks[p_]) != 0; p_++)
 
 static double seconds_now(void)
 {
     struct timespec t;
     (void)clock_gettime(CLOCK_MONOTONIC, &t);
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
-static void one_after_the_other(rank_of *rank)
-{
-    for (uint32_t number = 0; number < 40; number++) {
-        gw_why why = {""};
-        exchange x;
-        EXPECT(rank, exchange_post(&x, rank->comm, number % KINDS, number, &why) == GW_OK, "%s",
-               why.text);
-        EXPECT(rank, gw_comm_wait(rank->comm, x.request, PATIENCE, &why) == GW_OK, "%s", why.text);
-        EXPECT(rank, exchange_arrived(&x, rank->comm), "operation %u: wrong bytes", number);
-    }
 }
 
 static void every_operation(void **state)
@@ -42,25 +24,6 @@ static void every_operation(void **state)
     ranks_run(&(gw_threads_config){.ranks = 64}, one_after_the_other, NULL, NULL);
 }
 
-/* All posted, then tested from the last to the first, twice over: slots are used again. */
-static void all_at_once(rank_of *rank)
-{
-    enum { MANY = 50 };
-    exchange x[MANY];
-    for (uint32_t round = 0; round < 2; round++) {
-        gw_why why = {""};
-        for (uint32_t i = 0; i < MANY; i++) {
-            EXPECT(rank, exchange_post(&x[i], rank->comm, (i + i / 4) % KINDS, i, &why) == GW_OK,
-                   "%s", why.text);
-        }
-        for (uint32_t i = MANY; i-- > 0;) {
-            EXPECT(rank, gw_comm_wait(rank->comm, x[i].request, PATIENCE, &why) == GW_OK, "%s",
-                   why.text);
-            EXPECT(rank, exchange_arrived(&x[i], rank->comm), "operation %u: wrong bytes", i);
-        }
-    }
-}
-
 static void many_under_way(void **state)
 {
     (void)state;
@@ -71,52 +34,6 @@ static void many_under_way(void **state)
         ranks_run(&(gw_threads_config){.ranks = ranks}, all_at_once, NULL, NULL);
         ranks_run(&(gw_threads_config){ranks, 2, slow, slow}, all_at_once, NULL, NULL);
     }
-}
-
-/* Nodes of `arg`: intra in rank order, inter in reverse, by key. */
-static void in_groups(rank_of *rank)
-{
-    const uint32_t per_node = *(const uint32_t *)rank->arg, own = rank->comm->rank;
-    const uint32_t node = own / per_node, place = own % per_node;
-    const uint32_t nodes = rank->comm->ranks / per_node;
-    const gw_comm_table *t = rank->comm->table;
-    gw_why why = {""};
-    gw_comm *intra = NULL, *inter = NULL;
-    EXPECT(rank, t->split(rank->comm, node, 0, &intra, &why) == GW_OK, "%s", why.text);
-    EXPECT(rank, t->split(rank->comm, place, nodes - node, &inter, &why) == GW_OK, "%s", why.text);
-    EXPECT(rank, intra->rank == place && intra->ranks == per_node, "intra: %u of %u", intra->rank,
-           intra->ranks);
-    EXPECT(rank, inter->rank == nodes - 1 - node && inter->ranks == nodes, "inter: %u of %u",
-           inter->rank, inter->ranks);
-    /* who is who: everybody's world rank */
-    uint32_t seen[8] = {0};
-    size_t sizes[8], offsets[8];
-    for (uint32_t i = 0; i < 8; i++) {
-        sizes[i] = sizeof own;
-        offsets[i] = i * sizeof own;
-    }
-    gw_request request = NULL;
-    EXPECT(rank,
-           t->allgatherv(inter, &own, sizeof own, seen, sizes, offsets, &request, &why) == GW_OK,
-           "%s", why.text);
-    EXPECT(rank, gw_comm_wait(inter, request, PATIENCE, &why) == GW_OK, "%s", why.text);
-    for (uint32_t i = 0; i < nodes; i++) {
-        EXPECT(rank, seen[i] == (nodes - 1 - i) * per_node + place, "inter %u is %u", i, seen[i]);
-    }
-    /* operations of several groups under way at once */
-    gw_comm *const groups[] = {intra, rank->comm, inter};
-    exchange x[12];
-    for (uint32_t i = 0; i < 12; i++) {
-        EXPECT(rank, exchange_post(&x[i], groups[i % 3], i / 3 % KINDS, i, &why) == GW_OK, "%s",
-               why.text);
-    }
-    for (uint32_t i = 12; i-- > 0;) {
-        EXPECT(rank, gw_comm_wait(groups[i % 3], x[i].request, PATIENCE, &why) == GW_OK, "%s",
-               why.text);
-        EXPECT(rank, exchange_arrived(&x[i], groups[i % 3]), "operation %u: wrong bytes", i);
-    }
-    intra->table->close(intra);
-    inter->table->close(inter);
 }
 
 static void groups(void **state)

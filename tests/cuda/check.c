@@ -157,6 +157,14 @@ static gw_cuda_source send(const scene *s, gen *g, tensor *t, size_t count, gw_c
     return source;
 }
 
+/* g + r of two infinities is a NaN whose sign and size are the machine's own, so what is coded of it may differ in sign,
+ * and of several such numbers another may be selected. */
+static int is_open(const scene *s, const tensor *t, size_t i)
+{
+    const float g = widen(s->dtype, t->in, i);
+    return is_nan(s->feedback ? g + t->residual[i] : g);
+}
+
 /* Payload bytes that differ are alike if they decode alike: which NaN a NaN becomes is not laid down. */
 static void compare_payload(const scene *s, const tensor *t, size_t count)
 {
@@ -178,7 +186,7 @@ static void compare_payload(const scene *s, const tensor *t, size_t count)
     must(s, gw_decode(&s->params, &exec, t->got, t->written, GW_SET, &out[0], &why), &why);
     must(s, gw_decode(&s->params, &exec, t->expected, t->written, GW_SET, &out[1], &why), &why);
     for (size_t i = 0; i < count; i++) {
-        if (!same(a[i], b[i])) {
+        if (!same(a[i], b[i]) && !is_open(s, t, i)) {
             fail(s, "element %zu of %zu arrives as %08X, not %08X", i, count, gw_bits(a[i]),
                  gw_bits(b[i]));
         }
@@ -440,7 +448,7 @@ static void run_matrix(const wish *w)
                 for (int content = 0; content < GEN_CONTENTS; content++) {
                     turn++;
                     /* prime to 3 and 14, so that every pair comes up; the largest shape is dear */
-                    if ((!w->all && turn % 23 != 0) || (shapes[n] > 10000 && turn % 5 != 0)) {
+                    if ((!w->all && turn % 47 != 0) || (shapes[n] > 10000 && turn % 5 != 0)) {
                         continue;
                     }
                     for (int feedback = 0; feedback < 2; feedback++) {
@@ -463,7 +471,7 @@ static void run_matrix(const wish *w)
 static int is_known(const wish *w)
 {
     for (size_t i = 0; i < ALL_SPECS; i++) {
-        if (wanted(w, i)) {
+        if (w->spec == NULL || strncmp(all_specs[i], w->spec, strlen(w->spec)) == 0) {
             return 1;
         }
     }
@@ -501,7 +509,7 @@ static void run_random(const wish *w)
 
 int main(int argc, char **argv)
 {
-    wish w = {.seed = 20261116, .cases = 300, .most = 20000, .shares = 1};
+    wish w = {.seed = 20261116, .cases = 200, .most = 20000, .shares = 1};
     for (int i = 2; i + 1 < argc; i += 2) {
         const char *name = argv[i], *value = argv[i + 1];
         if (strcmp(name, "--seed") == 0) {

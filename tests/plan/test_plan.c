@@ -285,12 +285,58 @@ static void refused(void **state)
     release(&s);
 }
 
+/* ---- prices ---- */
+
+/* Two tensors of 1000 elements that are ready at once, one way, in one bucket or in two; two nodes of one rank whose processors compute. */
+static double two_tensors(const char *spec, double latency, double copy_rate, uint32_t buckets)
+{
+    gw_job_tensor tensors[] = {{.name = "a", .elements = 1000}, {.name = "b", .elements = 1000}};
+    const gw_job job = {.tensors = tensors, .n = 2};
+    gw_codec_cost cost = {.params = params_of(spec),
+                          .device = GW_DEVICE_CPU,
+                          .encode = {.n = 1, .point = {{.bytes = 1}}},
+                          .decode = {.n = 1, .point = {{.bytes = 1}}}};
+    const gw_cluster cluster = {.nodes = 2,
+                                .ranks_per_node = 1,
+                                .codecs = &cost,
+                                .n_codecs = 1,
+                                .inter = {.latency = latency, .rate = 1e18},
+                                .copy = {.rate = copy_rate}};
+    gw_plan_entry entries[2];
+    double seconds = NAN;
+    gw_why why = {""};
+    for (uint32_t i = 0; i < 2; i++) {
+        entries[i] =
+            (gw_plan_entry){.tensor = i, .bucket = buckets == 2 ? i : 0, .params = params_of(spec)};
+        assert_int_equal(gw_route_parse(&entries[i].route, "gather", &why), GW_OK);
+    }
+    const gw_status status = gw_plan_predict(&job, &cluster, entries, 2, 0, &seconds, &why);
+    CHECK(status == GW_OK, "%s", why.text);
+    return seconds;
+}
+
+static void near(double seconds, double expected)
+{
+    CHECK(fabs(seconds - expected) < 1e-6, "%g s, not %g", seconds, expected);
+}
+
+/* Payloads whose length depends on the data follow their lengths; tensors that travel together are copied, there and back. */
+static void prices(void **state)
+{
+    (void)state;
+    near(two_tensors("natural:bits=8", 1e-3, 1e18, 1), 1e-3);
+    near(two_tensors("adacomp", 1e-3, 1e18, 1), 2e-3);
+    near(two_tensors("adacomp", 1e-3, 1e18, 2), 4e-3);
+    near(two_tensors("natural:bits=8", 1e-3, 8e6, 1), 3e-3); /* 8000 bytes, 1 ms */
+    near(two_tensors("natural:bits=8", 1e-3, 8e6, 2), 2e-3);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(spans),      cmocka_unit_test(profiles),
         cmocka_unit_test(same_again), cmocka_unit_test(one_rank_or_one_node),
         cmocka_unit_test(directions), cmocka_unit_test(kept_within),
-        cmocka_unit_test(refused)};
+        cmocka_unit_test(prices),     cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

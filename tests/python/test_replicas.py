@@ -36,6 +36,31 @@ def test_every_codec_with_4_ranks():
     ranks.run(4, every_codec)
 
 
+def chosen_levels(rank, n):
+    for spec in ("adapt:period=4/dither:bits=4", "adapt:period=4/topk:density=0.05", "adapt:period=4/lowrank:rank=2"):
+        model = models.mixed()
+        ddp = models.ddp(model)
+        gradwire.attach(ddp, spec, dense_below=200, quiet=True)
+        models.train(ddp, models.batches(rank), 10,
+                     after_backward=lambda m: ranks.same_everywhere(ranks.flat_gradients(m), f"gradients, {spec}"))
+        ranks.same_everywhere(ranks.flat(model), spec)
+        choice = gradwire.stats(ddp)["adapt"]
+        assert choice["decisions"] == 2 and choice["error"] <= choice["budget"] and choice["words"], choice
+        specs = {layer["spec"] for layer in gradwire.stats(ddp, layers=True)["layers"]}
+        assert choice["bytes"] < choice["uniform_bytes"] and len(specs) > 2, f"{spec}: {choice}, {specs}"
+        gradwire.detach(ddp)
+    try:
+        gradwire.attach(models.ddp(models.mixed()), "adapt:floor=2/dither:bits=4")
+    except gradwire.GradwireError as error:
+        assert "floor=2" in str(error), error
+    else:
+        raise AssertionError("a floor of 2 was taken")
+
+
+def test_chosen_levels():
+    ranks.run(2, chosen_levels)
+
+
 def dense_is_ddps(rank, n):
     results = []
     for ours in (False, True):

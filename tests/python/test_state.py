@@ -7,7 +7,8 @@ import models
 import ranks
 from ranks import gradwire
 
-SPECS = ["topk:density=0.05", "adacomp", "lowrank:rank=2", "sign", "randk:density=0.1", "natural:bits=8"]
+SPECS = ["topk:density=0.05", "adacomp", "lowrank:rank=2", "sign", "randk:density=0.1", "natural:bits=8",
+         "adapt:period=4/topk:density=0.05"]
 
 
 def resume(rank, n):

@@ -89,7 +89,7 @@ def kill_at_file(command_line, pattern, folder):
 
 
 def case_resume(work, images):
-    for spec in ("dense", "adacomp", "lowrank:rank=2", "adapt:period=10/topk:density=0.05"):
+    for spec in ("dense", "adacomp", "lowrank:rank=2", "adapt:period=10,metric=relative/topk:density=0.05"):
         name = spec.split(":")[0]
         whole, broken = work / f"{name}-whole", work / f"{name}-broken"
         # a slow link leaves time to kill it, and no trace in the weights
@@ -114,6 +114,8 @@ def case_resume(work, images):
                                  ("--seed", "6", "seed is 5 there, not 6"), ("--steps", "50", "steps is 40 there, not 50")):
         said = run(*again, option, value, status=1).stderr
         assert words in said, said
+    said = run(*command(images, "-c", "adapt:metric=best/topk:density=0.05", "--steps", 1), status=2).stderr
+    assert "metric=best" in said and "relative" in said, said
     damaged = work / "damaged"
     shutil.copytree(broken, damaged)
     (damaged / "run.json").write_text((damaged / "run.json").read_text().replace('"state":"finished"', '"state":"running"'))
@@ -340,6 +342,20 @@ def case_profile(work, images):
     (work / "job.json").write_text(json.dumps(job))
     for more in (["--cluster", work / "four.json"], ["--cluster", work / "one.json", "--nodes", 4, "--link", "1gbit"]):
         run(GRADWIRE, "plan", work / "job.json", *more, "-c", "sign", "-o", work / "plan.json", "-q")
+    for link in (four["intra"], four["inter"]):
+        assert 0 <= link["cpu_share"] <= 1 and link["busy_us"] >= 0, link
+    # links that need the cores that compute make a step longer; what is no share is refused
+    job["tensors"].append(dict(name="b", shape=[10], ready_ms=15))
+    (work / "job.json").write_text(json.dumps(job))
+    steps = []
+    for more in (dict(cpu_share=0, busy_us=0), dict(cpu_share=1, busy_us=0), dict(cpu_share=0, busy_us=3000)):
+        (work / "busy.json").write_text(json.dumps(dict(four, inter=dict(four["inter"], **more))))
+        said = run(GRADWIRE, "plan", work / "job.json", "--cluster", work / "busy.json", "-c", "sign", "--no-fusion", "--json")
+        steps.append(json.loads(said.stdout)["dense_ms"])
+    assert steps[1] > steps[0] + 1 and steps[2] > steps[0] + 1, steps
+    (work / "busy.json").write_text(json.dumps(dict(four, inter=dict(four["inter"], cpu_share=2))))
+    said = run(GRADWIRE, "plan", work / "job.json", "--cluster", work / "busy.json", "-c", "sign", status=1).stderr
+    assert "inter" in said and "cpu_share" in said, said
     for wrong, words in ((["-c", "zip"], "no codec named"), (["-c", "lowrank"], "in rounds"), (["--link", "1gbit"], "--ranks"), (["x"], "'x'"),
                          (["--ranks", 4, "--ranks-per-node", 3], "equally many")):
         assert words in run(GRADWIRE, "profile", "-o", work / "x.json", *wrong, status=2).stderr, wrong

@@ -7,10 +7,11 @@
 #include <ucontext.h>
 
 dim3 threadIdx, blockIdx, blockDim, gridDim;
+size_t gw_emulated_most_shared = 48 * 1024;
 
 namespace
 {
-enum { MAX_THREADS = 1024, STACK = 128 * 1024, MAX_SHARED = 228 * 1024 };
+enum { MAX_THREADS = 1024, STACK = 128 * 1024, MAX_SHARED = 227 * 1024 };
 
 struct barrier {
     uint32_t arrived, generation;
@@ -114,7 +115,7 @@ void gw_emulate(dim3 grid, dim3 threads, size_t shared_bytes, gw_emulated_body *
     b->n = threads.x * threads.y * threads.z;
     b->body = body;
     b->arg = arg;
-    if (b->n == 0 || b->n > MAX_THREADS || shared_bytes > MAX_SHARED || grid.x == 0) {
+    if (b->n == 0 || b->n > MAX_THREADS || shared_bytes > gw_emulated_most_shared || grid.x == 0) {
         fprintf(stderr, "a launch that no device would take\n");
         abort();
     }
@@ -126,6 +127,14 @@ void gw_emulate(dim3 grid, dim3 threads, size_t shared_bytes, gw_emulated_body *
                 run_block();
             }
         }
+    }
+}
+
+__attribute__((destructor)) static void give_back(void)
+{
+    if (b != NULL) {
+        munmap(b->stacks, (size_t)MAX_THREADS * STACK);
+        free(b);
     }
 }
 

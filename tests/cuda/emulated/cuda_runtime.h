@@ -52,6 +52,8 @@ extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 /* Runs body once for every thread of every block; all see `shared_bytes` of poisoned shared memory a block. */
 typedef void gw_emulated_body(void *arg);
 void gw_emulate(dim3 grid, dim3 threads, size_t shared_bytes, gw_emulated_body *body, void *arg);
+/* What a launch may ask for; more after cudaFuncSetAttribute, of whatever kernel. */
+extern size_t gw_emulated_most_shared;
 void *gw_emulated_shared(void);
 void gw_emulated_wait_block(void);
 void gw_emulated_wait_warp(uint32_t mask);
@@ -322,8 +324,9 @@ static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, 
     memcpy(to, from, n);
     return cudaSuccess;
 }
-template <class F> static inline cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute, int)
+template <class F> static inline cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute, int bytes)
 {
+    gw_emulated_most_shared = (size_t)bytes;
     return cudaSuccess;
 }
 
