@@ -1,23 +1,10 @@
-/* `adapt`: the layers of a file with their levels and errors, and how the choice is shown. */
+/* How `adapt` shows what it chose. */
 #ifndef GW_CLI_ADAPT_H
 #define GW_CLI_ADAPT_H
 
 #include <gradwire/gradwire.h>
 
-#include "options.h"
-#include "tensorfile.h"
-
-/* One layer: a tensor of each rank. */
-typedef struct gw_cli_layer {
-    const char *name;            /* without rankN/; lies in a tensor's name */
-    const gw_cli_tensor *tensor; /* the first rank's */
-    size_t n_tensors;
-    gw_params *levels;
-    uint64_t *bytes;
-    double *errors; /* means over the ranks */
-    size_t n;
-    uint32_t uniform;
-} gw_cli_layer;
+#include "levels.h"
 
 typedef struct gw_cli_adapted {
     const gw_cli_layer *layers;

@@ -8,6 +8,7 @@
 
 #include "commands.h"
 #include "json_out.h"
+#include "plan_budget.h"
 #include "plan_words.h"
 #include "planfile.h"
 #include "routes.h"
@@ -15,6 +16,7 @@
 
 typedef struct values {
     gw_cli_scene_args scene;
+    gw_cli_budget_args budget;
     const char *out, *trace, *devices;
     gw_cli_texts forbidden;
     uint32_t max_hops;
@@ -23,6 +25,7 @@ typedef struct values {
 
 static const gw_cli_option OPTIONS[] = {
     GW_CLI_SCENE_OPTIONS(values, scene),
+    GW_CLI_BUDGET_OPTIONS(values, budget),
     {"output", 'o', GW_CLI_TEXT, offsetof(values, out), "FILE", "write the plan (gradwire.plan/1)"},
     {"trace", 0, GW_CLI_TEXT, offsetof(values, trace), "FILE",
      "write the predicted timeline for ui.perfetto.dev"},
@@ -44,14 +47,21 @@ static const gw_cli_option OPTIONS[] = {
 
 static const gw_cli_page PAGE = {
     .command = "plan",
-    .usage = "plan JOB --cluster FILE [-c SPEC]... [-o PLAN.json] [options]",
+    .usage = "plan JOB --cluster FILE [-c SPEC]... [-o PLAN.json] [options]\n"
+             "       gradwire plan JOB --cluster FILE --budget A --grads FILE --family F[,F] "
+             "--default SPEC [options]",
     .about =
         "Chooses, for each tensor of a job, a codec or none, a device and a route, so that the\n"
         "predicted step is short. JOB is a gradwire.job/1 file, or CSV with the columns\n"
         "order,tensor,numel,gap_us. Sending numbers as they are, and cast:to=bf16, are always\n"
-        "among the candidates.",
-    .example = "  gradwire plan resnet50.json --cluster examples/clusters/h200-100g.json "
-               "-c natural:bits=8 -c topk:density=0.01 -o plan.json",
+        "among the candidates. With --budget the levels of the families are, and numbers as they\n"
+        "are: the errors of all tensors together, measured on gradients, keep within A times\n"
+        "those of the default level everywhere; a route that encodes twice loses twice.",
+    .example =
+        "  gradwire plan resnet50.json --cluster examples/clusters/h200-100g.json "
+        "-c natural:bits=8 -c topk:density=0.01 -o plan.json\n"
+        "  gradwire plan job.json --cluster cluster.json --budget 1 --grads grads.safetensors "
+        "--family dither,topk --default dither:bits=4 -o plan.json",
     .options = OPTIONS,
     .n_options = sizeof OPTIONS / sizeof OPTIONS[0],
 };
@@ -104,22 +114,59 @@ static bool print(const gw_cli_args *args, const values *v, const gw_cli_scene *
     return fine;
 }
 
-static int run(const gw_cli_args *args, const values *v, const gw_plan_request *request,
-               const gw_cli_scene *scene)
+/* GW_CLI_GO_ON and a plan that was printed, or an exit status and it was said. */
+static int choose(const gw_cli_args *args, const values *v, const gw_plan_request *request,
+                  gw_cli_scene *scene, gw_plan **plan)
 {
-    gw_plan *plan = NULL;
     gw_why why = {""};
+    if (v->budget.alpha) {
+        gw_cli_budgeted budgeted;
+        const int status =
+            gw_cli_budget_plan(args, &PAGE, &v->budget, request, scene, plan, &budgeted);
+        return status != GW_CLI_GO_ON || gw_cli_budget_print(args, scene, *plan, &budgeted)
+                   ? status
+                   : GW_CLI_FAILED;
+    }
     const double before = now_ms();
-    if (gw_plan_create(&scene->job.job, &scene->cluster.cluster, request, &plan, &why) != GW_OK) {
+    if (gw_plan_create(&scene->job.job, &scene->cluster.cluster, request, plan, &why) != GW_OK) {
         gw_cli_error("%s: %s", args->words[0], why.text);
         return GW_CLI_FAILED;
     }
-    const double select_ms = now_ms() - before;
-    bool fine = print(args, v, scene, request, plan, select_ms);
-    fine = fine && (!v->out || gw_cli_json_write(v->out, gw_cli_plan_json(scene, plan)));
-    fine = fine && (!v->trace || gw_cli_trace_write(v->trace, scene, plan, v->one_channel));
+    return print(args, v, scene, request, *plan, now_ms() - before) ? GW_CLI_GO_ON : GW_CLI_FAILED;
+}
+
+static int run(const gw_cli_args *args, const values *v, const gw_plan_request *request,
+               gw_cli_scene *scene)
+{
+    gw_plan *plan = NULL;
+    int status = choose(args, v, request, scene, &plan);
+    if (status == GW_CLI_GO_ON) {
+        const bool fine = (!v->out || gw_cli_json_write(v->out, gw_cli_plan_json(scene, plan))) &&
+                          (!v->trace || gw_cli_trace_write(v->trace, scene, plan, v->one_channel));
+        status = fine ? GW_CLI_DONE : GW_CLI_FAILED;
+    }
     gw_plan_destroy(plan);
-    return fine ? GW_CLI_DONE : GW_CLI_FAILED;
+    return status;
+}
+
+/* What goes with --budget and what does not. */
+static int check_budget(const values *v)
+{
+    const gw_cli_budget_args *b = &v->budget;
+    if (!b->alpha && (b->grads || b->uniform || b->families.count > 0)) {
+        return gw_cli_misuse(&PAGE, "option --%s needs --budget",
+                             b->grads     ? "grads"
+                             : b->uniform ? "default"
+                                          : "family");
+    }
+    if (b->alpha && v->scene.specs.count > 0) {
+        return gw_cli_misuse(&PAGE, "option -c does not go with --budget: say --family SPEC");
+    }
+    if (b->alpha && (v->explain || v->what_if)) {
+        return gw_cli_misuse(&PAGE, "option --%s does not go with --budget",
+                             v->explain ? "explain" : "what-if");
+    }
+    return GW_CLI_GO_ON;
 }
 
 int gw_cli_plan(int argc, char **argv)
@@ -144,7 +191,8 @@ int gw_cli_plan(int argc, char **argv)
     } else if (v.devices && (request.devices = gw_cli_devices_of(v.devices)) == 0) {
         status =
             gw_cli_misuse(&PAGE, "option --devices: '%s' is not cpu, gpu or cpu,gpu", v.devices);
-    } else if ((forbidden = forbidden_routes(&v.forbidden, &status)) != NULL) {
+    } else if ((status = check_budget(&v)) == GW_CLI_GO_ON &&
+               (forbidden = forbidden_routes(&v.forbidden, &status)) != NULL) {
         status = GW_CLI_FAILED;
         request.forbidden = forbidden;
         if (gw_cli_scene_load(&args, &v.scene, &scene)) {
@@ -157,5 +205,6 @@ int gw_cli_plan(int argc, char **argv)
     free(forbidden);
     gw_cli_texts_free(&v.scene.specs);
     gw_cli_texts_free(&v.forbidden);
+    gw_cli_texts_free(&v.budget.families);
     return status;
 }

@@ -50,7 +50,7 @@ static int by_elements(const void *a, const void *b)
                : memcmp(&x->like.route, &y->like.route, sizeof x->like.route);
 }
 
-static bool print_ways(const gw_cli_scene *scene, const gw_plan *plan)
+bool gw_cli_plan_ways(const gw_cli_scene *scene, const gw_plan *plan)
 {
     static const gw_cli_column COLUMNS[] = {{"tensors", true},
                                             {"sent as", true},
@@ -110,7 +110,7 @@ bool gw_cli_plan_summary(const gw_cli_scene *scene, const gw_plan *plan, double 
                  (r.step / r.lower_bound - 1) * 100, r.step_high * 1e3, r.dense_high * 1e3,
                  select_ms, (unsigned long long)r.candidates, (unsigned long long)r.dominated,
                  (unsigned long long)r.evaluations, (unsigned long long)r.untried);
-    return print_ways(scene, plan);
+    return gw_cli_plan_ways(scene, plan);
 }
 
 /* ---- why ---- */

@@ -6,7 +6,9 @@
 
 #include "scene.h"
 
-/* Predicted times, then how many tensors go which way. */
+/* How many tensors go which way. */
+bool gw_cli_plan_ways(const gw_cli_scene *scene, const gw_plan *plan);
+/* Predicted times, then the ways. */
 bool gw_cli_plan_summary(const gw_cli_scene *scene, const gw_plan *plan, double select_ms);
 /* What the step would be if each of the ten largest buckets went another way. */
 bool gw_cli_plan_explain(const gw_cli_scene *scene, const gw_plan_request *request,

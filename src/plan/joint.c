@@ -25,7 +25,7 @@ typedef struct planner {
     uint32_t *level; /* of each tensor: the spec with which all together have the fewest bytes */
     gw_plan_entry *cut;
     unsigned n_rules;
-    uint64_t event_limit, evaluations;
+    uint64_t evaluations;
     gw_joint_found best, levels, routes, trial;
     double dense; /* seconds of a step */
     int close;    /* the best is within a hundredth of a bound */
@@ -49,9 +49,7 @@ static void keep(const planner *p, const gw_joint_found *found, gw_joint_found *
 
 static double step_of(const planner *p, const gw_joint_found *found)
 {
-    return found->makespan == GW_NEVER
-               ? (double)NAN
-               : p->job->forward + (double)found->makespan * 1e-9 + p->job->optimizer;
+    return found->makespan == GW_NEVER ? (double)NAN : gw_step_seconds(p->job, found->makespan);
 }
 
 /* ---- cuts ---- */
@@ -98,7 +96,7 @@ static gw_status alone(planner *p, gw_alone kind, int whole, gw_joint_found *as,
                                   .whole = whole,
                                   .device = p->pricer.devices & GW_DEVICE_GPU ? GW_CODING_GPU
                                                                               : GW_CODING_CPU,
-                                  .event_limit = p->event_limit};
+                                  .event_limit = EVENT_LIMIT};
     gw_status status =
         gw_joint_problem_create(&problem, p->job, p->cut, &p->table, &p->pricer, &p->store, why);
     if (status == GW_OK) {
@@ -143,11 +141,7 @@ static gw_status try_dense(planner *p, gw_why *why)
     for (unsigned i = 0; i < p->n_rules; i++) {
         for (uint32_t k = 0; k < p->pricer.n_skeletons; k++) {
             const gw_route *route = &p->pricer.skeleton[k];
-            int skip = gw_route_encodes(route) != 0;
-            for (size_t f = 0; f < p->request->n_forbidden && !skip; f++) {
-                skip = gw_route_equal(&p->request->forbidden[f], route);
-            }
-            if (skip) {
+            if (gw_route_encodes(route) != 0 || gw_price_forbidden(&p->pricer, route)) {
                 continue;
             }
             gw_status status = gw_predict_uniform(&p->pricer, p->job, GW_FUSION[i], NULL, route,
@@ -233,7 +227,7 @@ static gw_status search(planner *p, gw_joint_problem *x, gw_why *why)
         return status;
     }
     gw_joint_bound(x, p->pricer.rules.cpu_workers, &s.dual);
-    s.event_limit = p->event_limit;
+    s.event_limit = EVENT_LIMIT;
     const double price = s.dual.price > 0 ? s.dual.price
                          : isfinite(p->table.budget) && p->table.budget > 0
                              ? (double)s.dual.bound / p->table.budget
@@ -314,7 +308,6 @@ static gw_status prepare(planner *p, gw_why *why)
     p->pricer.n_forbidden = r->n_forbidden;
     p->pricer.rules.one_channel = r->one_channel;
     p->pricer.one_device = gw_job_sizes(p->job) * p->table.n_specs > MANY_PRICES;
-    p->event_limit = EVENT_LIMIT;
     p->n_rules = r->no_fusion ? 1 : GW_FUSIONS;
     p->level = calloc(p->job->n, sizeof *p->level);
     p->cut = calloc(p->job->n, sizeof *p->cut);
@@ -354,7 +347,7 @@ static void report(const planner *p, gw_ticks bound, gw_joint_report *r)
                            .routes_error = p->routes.error,
                            .evaluations = p->evaluations,
                            .candidates = p->pricer.front.offered};
-    r->lower_bound = p->job->forward + (double)bound * 1e-9 + p->job->optimizer;
+    r->lower_bound = gw_step_seconds(p->job, bound);
     for (size_t i = 0; i < p->job->n; i++) {
         const int first = i == 0 || p->best.entry[i].bucket != p->best.entry[i - 1].bucket;
         r->buckets += (uint32_t)first;
@@ -382,7 +375,7 @@ static gw_status hand_over(planner *p, const gw_joint_report *r, gw_plan *plan, 
     p->pricer.sigma = 1;
     const gw_status status =
         gw_predict_entries(&p->pricer, p->job, p->best.entry, &makespan, NULL, NULL, why);
-    plan->report.step_high = p->job->forward + (double)makespan * 1e-9 + p->job->optimizer;
+    plan->report.step_high = gw_step_seconds(p->job, makespan);
     plan->entry = p->best.entry;
     plan->n = p->job->n;
     p->best.entry = NULL;

@@ -49,7 +49,8 @@ static gw_status find_size(gw_size_store *store, uint64_t elements, int together
 
 /* ---- errors ---- */
 
-double gw_joint_bucket_error(const gw_joint_problem *p, uint32_t bucket, uint32_t spec)
+/* With this spec, one hop; NaN: not for all its tensors. */
+static double error_of_bucket(const gw_joint_problem *p, uint32_t bucket, uint32_t spec)
 {
     double sum = 0;
     for (uint32_t i = p->x.first[bucket]; i < p->x.first[bucket + 1]; i++) {
@@ -119,7 +120,7 @@ static gw_status add_options(gw_joint_problem *p, uint32_t b, uint32_t spec, gw_
 {
     gw_menu *m = &p->menu[b];
     const gw_class *c = NULL;
-    const double budget = p->table->budget, error = gw_joint_bucket_error(p, b, spec);
+    const double budget = p->table->budget, error = error_of_bucket(p, b, spec);
     if (!(error <= budget)) { /* or a tensor that does not have it */
         return GW_OK;
     }
@@ -229,7 +230,7 @@ void gw_joint_problem_destroy(gw_joint_problem *p)
 
 enum { FEW = 16 };
 
-static uint32_t best_under(const gw_menu *m, const gw_ticks weight[GW_TRACKS], double price)
+uint32_t gw_joint_cheapest(const gw_menu *m, const gw_ticks weight[GW_TRACKS], double price)
 {
     double least = (double)INFINITY;
     uint32_t best = 0;
@@ -261,7 +262,7 @@ static void find_some(gw_menu *m, double price)
                                             [GW_TRACK_GPU] = WEIGHTS[k / 2 % W],
                                             [GW_TRACK_CPU] = WEIGHTS[k / 2 / W],
                                             [GW_TRACK_COPY] = 1};
-        const uint32_t best = best_under(m, weight, 10 * price * PRICES[i % P]);
+        const uint32_t best = gw_joint_cheapest(m, weight, 10 * price * PRICES[i % P]);
         int seen = 0;
         for (uint32_t j = 0; j < m->n_some && !seen; j++) {
             seen = m->some[j] == best;

@@ -276,30 +276,19 @@ void gw_joint_try(gw_joint_search *s, const uint32_t *pick)
 }
 
 /* What each bucket would do by itself at this price; those before `from` only keep their error low. */
-static double pick_at(gw_joint_search *s, const gw_ticks weight[GW_TRACKS], uint32_t from,
+static double pick_at(const gw_joint_search *s, const gw_ticks weight[GW_TRACKS], uint32_t from,
                       double price, uint32_t *pick)
 {
     double error = 0;
     for (uint32_t b = 0; b < s->p->x.buckets; b++) {
         const gw_menu *m = &s->p->menu[b];
-        double least = (double)INFINITY;
-        pick[b] = 0;
-        for (uint32_t k = 0; k < m->n && b >= from; k++) {
-            double sum = 64 * price * m->item[k].error;
-            for (unsigned track = 0; track < GW_TRACKS; track++) {
-                sum += (double)(weight[track] * m->item[k].of->chain.work[track]);
-            }
-            if (sum < least) {
-                least = sum;
-                pick[b] = k;
-            }
-        }
+        pick[b] = b >= from ? gw_joint_cheapest(m, weight, 64 * price) : 0;
         error += m->item[pick[b]].error;
     }
     return error;
 }
 
-/* The lowest price at which all keep within the budget, found by halving; from there on by moves. */
+/* The lowest price, from the dual's up, at which all keep within the budget, found by halving; from there on by moves. */
 static void start_priced(gw_joint_search *s, const gw_ticks weight[GW_TRACKS], uint32_t from)
 {
     const double budget = s->p->table->budget;
@@ -324,19 +313,15 @@ static void start_priced(gw_joint_search *s, const gw_ticks weight[GW_TRACKS], u
     gw_joint_try(s, s->spare);
 }
 
-void gw_joint_quick(gw_joint_search *s)
-{
-    start_priced(s, s->dual.weight, s->dual.from);
-}
-
 /* The price goes up until the timeline's own optimum is within the budget, and down again. */
-static void start_lagrangian(gw_joint_search *s, int steps)
+static void start_lagrangian(gw_joint_search *s)
 {
+    enum { STEPS = 16 };
     const double budget = s->p->table->budget;
     double low = 0, high = -1;
     double price = s->dual.price > 0 ? s->dual.price : (double)s->line.makespan / budget;
     const uint32_t n = s->p->x.buckets;
-    for (int k = 0; k < steps && s->line.events < s->event_limit; k++) {
+    for (int k = 0; k < STEPS && s->line.events < s->event_limit; k++) {
         s->until = s->line.events + s->event_limit / 40;
         s->price = price;
         move_singles(s, 0);
@@ -374,11 +359,11 @@ void gw_joint_run(gw_joint_search *s)
 {
     const double budget = s->p->table->budget;
     s->until = s->line.events + s->event_limit / 40;
-    gw_joint_quick(s);
+    start_priced(s, s->dual.weight, s->dual.from);
     start_all(s);
     if (s->best > s->dual.bound && budget > 0 && isfinite(budget)) {
         set(s, s->best_pick);
-        start_lagrangian(s, 16);
+        start_lagrangian(s);
     }
     s->until = UINT64_MAX;
     set(s, s->best_pick);

@@ -36,8 +36,6 @@ void gw_joint_search_destroy(gw_joint_search *s);
 
 /* Takes these options and moves to where no change of one bucket helps; what is within the budget is kept. */
 void gw_joint_try(gw_joint_search *s, const uint32_t *pick);
-/* One go: the dual's options, then single moves. */
-void gw_joint_quick(gw_joint_search *s);
 /* All of it; what gw_joint_try kept counts as a start. The picks are then the best. */
 void gw_joint_run(gw_joint_search *s);
 

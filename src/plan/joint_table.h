@@ -73,7 +73,7 @@ int gw_joint_find_some(gw_joint_problem *p, double price);
 
 /* Σ hops × error over the tensors in their order; of bucket b with option pick[b]. */
 double gw_joint_error_of(const gw_joint_problem *p, const uint32_t *pick);
-/* Of one bucket with this spec, one hop; NaN: not for all its tensors. */
-double gw_joint_bucket_error(const gw_joint_problem *p, uint32_t bucket, uint32_t spec);
+/* The option that costs least when a unit of error costs `price` and a tick of each track its weight. */
+uint32_t gw_joint_cheapest(const gw_menu *m, const gw_ticks weight[GW_TRACKS], double price);
 
 #endif

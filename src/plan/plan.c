@@ -74,7 +74,7 @@ static gw_status try_uniform(planner *p, gw_fusion rule, const gw_params *spec,
         return status;
     }
     p->report.evaluations++;
-    const double step = p->job->forward + (double)makespan * 1e-9 + p->job->optimizer;
+    const double step = gw_step_seconds(p->job, makespan);
     *fastest = step < *fastest ? step : *fastest;
     if (makespan < p->best) {
         p->best = makespan;
@@ -240,7 +240,7 @@ static gw_status search_free(planner *p, gw_problem *x, gw_why *why)
     if (status == GW_OK) {
         gw_search_links(&s);
         const gw_ticks least = s.line.makespan < p->best ? s.line.makespan : p->best;
-        p->report.zero_cost = p->job->forward + (double)least * 1e-9 + p->job->optimizer;
+        p->report.zero_cost = gw_step_seconds(p->job, least);
         gw_search_destroy(&s);
     }
     for (uint32_t i = 0; classes != NULL && i < p->store.n; i++) {
@@ -262,7 +262,7 @@ static gw_status bound(planner *p, gw_why *why)
     status = gw_problem_price(&x, &p->pricer, &p->store, why);
     if (status == GW_OK) {
         const gw_ticks least = gw_lower_bound(&x, p->pricer.rules.cpu_workers);
-        p->report.lower_bound = p->job->forward + (double)least * 1e-9 + p->job->optimizer;
+        p->report.lower_bound = gw_step_seconds(p->job, least);
         status = search_free(p, &x, why);
     }
     gw_problem_destroy(&x);
@@ -275,7 +275,7 @@ static gw_status report_high(planner *p, gw_why *why)
     gw_ticks makespan = 0;
     p->pricer.sigma = 1;
     gw_status status = gw_predict_entries(&p->pricer, p->job, p->entry, &makespan, NULL, NULL, why);
-    p->report.step_high = p->job->forward + (double)makespan * 1e-9 + p->job->optimizer;
+    p->report.step_high = gw_step_seconds(p->job, makespan);
     const gw_plan_report before = p->report;
     const gw_ticks best = p->best;
     p->best = 0; /* nothing is to be kept */
@@ -293,7 +293,7 @@ static gw_status report_high(planner *p, gw_why *why)
 static void count(planner *p)
 {
     gw_plan_report *r = &p->report;
-    r->step = p->job->forward + (double)p->best * 1e-9 + p->job->optimizer;
+    r->step = gw_step_seconds(p->job, p->best);
     r->bf16 = r->bf16 < NEVER ? r->bf16 : (double)NAN; /* nothing codes it within what is allowed */
     r->all_compressed = r->all_compressed < NEVER ? r->all_compressed : (double)NAN;
     r->candidates = p->pricer.front.offered;

@@ -214,7 +214,7 @@ gw_status gw_plan_predict(const gw_job *job, const gw_cluster *cluster,
     const gw_status status =
         makespan_of(job, cluster, entries, n, one_channel, &makespan, NULL, NULL, why);
     if (status == GW_OK) {
-        *seconds = job->forward + (double)makespan * 1e-9 + job->optimizer;
+        *seconds = gw_step_seconds(job, makespan);
     }
     return status;
 }

@@ -144,7 +144,7 @@ static gw_route with_devices(const gw_route *route, uint32_t on_cpu)
 
 /* ---- all of a class ---- */
 
-static int is_forbidden(const gw_pricer *p, const gw_route *route)
+int gw_price_forbidden(const gw_pricer *p, const gw_route *route)
 {
     for (size_t i = 0; i < p->n_forbidden; i++) {
         if (gw_route_equal(&p->forbidden[i], route)) {
@@ -188,7 +188,7 @@ static int offer_all(gw_pricer *p, const skeleton *s, const coders *who, const g
         }
         assembly a;
         like.route = with_devices(route, on_cpu);
-        if (p->n_forbidden != 0 && is_forbidden(p, &like.route)) {
+        if (gw_price_forbidden(p, &like.route)) {
             continue;
         }
         assemble(p, s, who, on_cpu, &a);
@@ -241,7 +241,7 @@ static gw_status add_twins(gw_pricer *p, uint64_t elements, gw_why *why)
         for (uint32_t k = 0; k < twin.n_steps; k++) {
             twin.step[k].device = twin.step[k].device != 0 ? GW_DEVICE_CPU : 0;
         }
-        if (is_forbidden(p, &twin)) {
+        if (gw_price_forbidden(p, &twin)) {
             continue;
         }
         const gw_status status = gw_price_one(p, elements, &p->specs[c.spec], &twin, why);

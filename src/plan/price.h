@@ -27,6 +27,8 @@ void gw_pricer_destroy(gw_pricer *p);
 /* Whether something may code, and the cluster knows what each spec costs. */
 gw_status gw_pricer_check(const gw_pricer *p, gw_why *why);
 
+int gw_price_forbidden(const gw_pricer *p, const gw_route *route);
+
 /* All choices of tensors of this size. */
 gw_status gw_price_class(gw_pricer *p, uint64_t elements, gw_class *out, gw_why *why);
 /* Those of one spec alone, with more hops only where they save something; there may be none. */

@@ -68,6 +68,11 @@ size_t gw_job_sizes(const gw_job *job)
     return n;
 }
 
+double gw_step_seconds(const gw_job *job, gw_ticks makespan)
+{
+    return job->forward + (double)makespan * 1e-9 + job->optimizer;
+}
+
 /* ---- buckets ---- */
 
 const gw_fusion GW_FUSION[GW_FUSIONS] = {
