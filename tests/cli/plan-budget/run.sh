@@ -9,7 +9,7 @@ def numbers(i, rank):
 make.safetensors("grads.safetensors", [(f"rank{r}/layer{i}", "F32", shapes[i], numbers(i, r)) for i in range(5) for r in (0, 1)])
 P
 C="$CASE/../../../examples/clusters/office-1g.json"
-plan() { "$GRADWIRE" plan job.json --cluster "$C" --grads grads.safetensors --family dither --default dither:bits=4 "$@"; }
+plan() { "$GRADWIRE" plan job.json --cluster "$C" --link 200mbit --grads grads.safetensors --family dither --default dither:bits=4 "$@"; }
 plan --budget 1 -o plan.json --trace trace.json --json > report.json
 plan --budget 1 -o again.json > words
 cmp plan.json again.json
