@@ -99,7 +99,7 @@ gw_cli_layer *gw_cli_levels_find(const gw_cli_levels *l, const char *name, size_
 {
     for (size_t i = 0; i < l->n_layers; i++) {
         const char *own = l->layers[i].name;
-        if (strncmp(own, name, size) == 0 && own[size] == '\0') {
+        if (own && strncmp(own, name, size) == 0 && own[size] == '\0') {
             return &l->layers[i];
         }
     }
