@@ -5,11 +5,14 @@ Cases: resume, interrupt, disk, compare, plan, mpi, control. Runs are killed at 
 """
 
 import json
+import math
 import os
 import pathlib
+import random
 import resource
 import shutil
 import signal
+import struct
 import subprocess
 import sys
 import tempfile
@@ -252,6 +255,21 @@ def case_plan(work, images):
     assert made["config"]["plan"] == str(work / "made.json") and made["config"]["plan_checksum"].startswith("fnv1a64:"), made["config"]
     assert "plan:made" in said.stdout and any(layer["spec"] != "dense" for layer in made["layers"]), said.stdout
     run(GRADWIRE, "report", work / "made", "-o", work / "page.html", "-q")  # another reader, as strict
+
+    # and so does its plan within an error budget, measured on numbers of the same names
+    numbers, header, data = random.Random(3), {}, b""
+    for t in job["tensors"]:
+        n = math.prod(t["shape"])
+        header[t["name"]] = dict(dtype="F32", shape=t["shape"], data_offsets=[len(data), len(data) + 4 * n])
+        data += struct.pack(f"<{n}f", *(numbers.gauss(0, 1) for _ in range(n)))
+    text = json.dumps(header).encode()
+    (work / "grads.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
+    run(GRADWIRE, "plan", work / "job.json", "--nodes", 2, "--link", "100mbit", "--budget", 1, "--grads", work / "grads.safetensors",
+        "--family", "dither", "--default", "dither:bits=4", "-o", work / "within.json", "-q")
+    run(*command(images, "--steps", STEPS), "--plan", work / "within.json", "--out", work / "within", "-q")
+    planned = {t["name"]: t["spec"].split(":")[0] for t in json.loads((work / "within.json").read_text())["tensors"]}
+    ran = {layer["name"]: layer["spec"].split(":")[0] for layer in run_oracle.check(work / "within")["layers"] if layer["name"] in planned}
+    assert ran == planned and "dither" in planned.values(), (ran, planned)
 
     # the same bytes as without a plan, along flat and hierarchical routes, and with small tensors together
     for spec, route, ranks in (("natural:bits=8", "sra", 2), ("topk:density=0.05", "gather", 2), ("dither:bits=4", "hier2-sra", 4)):
