@@ -37,9 +37,9 @@ typedef struct gw_exchange_config {
     /* 1: half the route, as far as where every member of the flat group has the sum of its own piece */
     int sharded;
     /* Where the values lie. In a device's memory, steps @gpu code there and their residuals stay there; for all else, sums
-     * of numbers and steps @cpu, values come to the host and go back. A codec that the device cannot do this way
-     * (rounds.h, or more than GW_CUDA_MAX_PAYLOADS payloads) is done @cpu: gw_exchange_stats.coded_on says so. Bits are
-     * the same. Messages are the host's in any case. */
+     * of numbers and steps @cpu, values come to the host and go back. Bits are the same. What the device cannot do with the
+     * same bits (codecs with rounds.h, more than GW_CUDA_MAX_PAYLOADS payloads) is done as if @cpu:
+     * gw_exchange_stats.coded_on says so. Messages are the host's in any case. */
     gw_cuda_place place;
     /* NULL, or the exchange of the same tensor and piece whose place this one takes: residuals of the same encode
      * points and elements stay where they are, and what the codecs' states have in common goes on. It can only be

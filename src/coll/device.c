@@ -22,11 +22,13 @@ static const gw_operand *bundle_of(const gw_move *m)
     return m->step.op == GW_OP_ENCODE ? &m->after : &m->before;
 }
 
+/* A codec with rounds is the host's: its products have another order there, so that bits would differ. */
 static int device_codes(const gw_exchange *x, const gw_move *m)
 {
     const gw_params *p = &x->config.params;
     return m->runs && m->step.device == GW_DEVICE_GPU &&
-           gw_cuda_has(x->config.place.cuda, p->codec) && !gw_exchange_has_rounds(x) &&
+           gw_cuda_has(x->config.place.cuda, p->codec) &&
+           (gw_params_flags(p) & GW_CODEC_ROUNDS) == 0 &&
            (gw_codec_grain(p) != 0 || x->config.elements <= UINT32_MAX) &&
            bundle_of(m)->payloads <= GW_CUDA_MAX_PAYLOADS;
 }

@@ -9,7 +9,7 @@
 /* Numbers that go through pinned memory at once. */
 enum { STAGING = 256 * 1024 };
 static const char *const casts[] = {
-    [GW_F32] = "cast:to=fp32", [GW_F16] = "cast:to=fp16", [GW_BF16] = "cast:to=bf16"};
+    [GW_F32] = "cast:to=f32", [GW_F16] = "cast:to=f16", [GW_BF16] = "cast:to=bf16"};
 
 /* ---- memory ---- */
 
@@ -34,7 +34,11 @@ void gw_device_free(gw_step *s, void *memory, int pinned)
 gw_status gw_device_open(gw_step *s, gw_why *why)
 {
     const gw_cuda_place at = s->config.place;
-    gw_status status = GW_OK;
+    int before = 0;
+    gw_status status = gw_step_on_device(s) ? gw_cuda_use(at, &before, why) : GW_OK;
+    if (gw_step_on_device(s) && status == GW_OK) { /* it is there; and is not for us to leave so */
+        status = gw_cuda_use((gw_cuda_place){at.cuda, before}, NULL, why);
+    }
     for (int i = GW_F32; i <= GW_BF16 && gw_step_on_device(s) && status == GW_OK; i++) {
         status = gw_params_parse(&s->device.cast[i], casts[i], why);
         if (status == GW_OK && !gw_cuda_has(at.cuda, s->device.cast[i].codec)) {
