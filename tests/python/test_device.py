@@ -115,7 +115,7 @@ def same_bits(rank, n, where, path, dtypes=(torch.float32,)):
 def test_emulated_device_has_the_same_bits():
     if emulated() is None:
         return "no libgradwire_cuda_emulated.so in build/dev/tests: build it, or name it by GRADWIRE_EMULATED"
-    ranks.run(2, same_bits, "cpu", emulated(), (torch.float32, torch.bfloat16))
+    ranks.run(2, same_bits, "cpu", emulated(), (torch.float32, torch.float16))
 
 
 def routes(rank, n, where, path):
@@ -316,11 +316,9 @@ def fsdp(rank, n):
 
 def test_cuda_fsdp_alone():
     try:
-        import torch.distributed.fsdp
-
-        torch.distributed.fsdp.fully_shard
-    except (ImportError, AttributeError):
-        return "this torch has no fully_shard"
+        from torch.distributed.fsdp import fully_shard  # noqa: F401
+    except Exception:  # Debian's fails in other ways than by ImportError
+        return f"torch {torch.__version__} has no fully_shard"
     return on_device(fsdp, 1)
 
 
