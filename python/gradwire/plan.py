@@ -24,7 +24,7 @@ class Layer:
         params = parse_params(self.spec)
         flags = lib.gw_params_flags(byref(params))
         self.route = route or ("sum" if flags & FLAG_ROUNDS else "gather" if flags & FLAG_WANTS_FEEDBACK else "sra")
-        if not set(self.route) & set("@:"):  # a name
+        if not set(self.route) & set("@:") and "dense" not in self.route:  # a name, of a route that codes
             self.route += self.coder
         parse_route(self.route)
 
