@@ -34,13 +34,12 @@ static gw_status route_of(const gw_layer *l, const gw_params *level, int lossles
         *out = l->route;
         return GW_OK;
     }
-    const gw_status status =
-        gw_route_parse(out,
-                       lossless                                 ? "dense"
-                       : (flags & GW_CODEC_ROUNDS) != 0         ? "sum"
-                       : (flags & GW_CODEC_WANTS_FEEDBACK) != 0 ? "gather"
-                                                                : "sra",
-                       why);
+    const gw_status status = gw_route_parse(out,
+                                            lossless                                 ? "dense"
+                                            : (flags & GW_CODEC_ROUNDS) != 0         ? "sum"
+                                            : (flags & GW_CODEC_WANTS_FEEDBACK) != 0 ? "gather"
+                                                                                     : "sra",
+                                            why);
     code_as(out, &l->route);
     return status;
 }
