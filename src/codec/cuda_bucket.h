@@ -4,7 +4,7 @@
 #define GW_CUDA_BUCKET_H
 
 #include "codec/bucket_core.h"
-#include "codec/cuda_span.h"
+#include "codec/cuda_decode.h"
 
 /* gw_span_shared.set */
 enum { GW_SET_BITS, GW_SET_SHIFT, GW_SET_NORM };
@@ -97,12 +97,12 @@ GW_DEVICE void gw_bucket_chains(gw_chains *c, float *tile, const float x[GW_OWN]
     const uint32_t lane = threadIdx.x % 32, size = shape.size;
 #pragma unroll
     for (int q = 0; q < 4; q++) {
-        *(float4 *)(tile + gw_quad_at<1>(threadIdx.x, q)) =
+        *(float4 *)(tile + gw_quad_at<GW_IN_PAIRS>(threadIdx.x, q)) =
             make_float4(x[4 * q], x[4 * q + 1], x[4 * q + 2], x[4 * q + 3]);
     }
 #pragma unroll
     for (int p = 0; p < 2; p++) {
-        const uint32_t at = gw_quad_at<1>(threadIdx.x, 2 * p);
+        const uint32_t at = gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 2 * p);
         if ((at & (size - 1)) == 0) {
             c->top[at >> shape.shift] = top[p];
         }
@@ -126,7 +126,7 @@ GW_DEVICE void gw_bucket_chains(gw_chains *c, float *tile, const float x[GW_OWN]
     __syncthreads();
 #pragma unroll
     for (int p = 0; p < 2; p++) {
-        scale[p] = c->scale[gw_quad_at<1>(threadIdx.x, 2 * p) >> shape.shift];
+        scale[p] = c->scale[gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 2 * p) >> shape.shift];
     }
 }
 
@@ -135,7 +135,7 @@ GW_DEVICE void gw_tile_again(float x[GW_OWN], const float *tile)
 {
 #pragma unroll
     for (int q = 0; q < 4; q++) {
-        const float4 v = *(const float4 *)(tile + gw_quad_at<1>(threadIdx.x, q));
+        const float4 v = *(const float4 *)(tile + gw_quad_at<GW_IN_PAIRS>(threadIdx.x, q));
         x[4 * q] = v.x, x[4 * q + 1] = v.y, x[4 * q + 2] = v.z, x[4 * q + 3] = v.w;
     }
 }

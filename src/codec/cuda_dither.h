@@ -103,7 +103,7 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
     const uint64_t index = t.first + at;
     const gw_random_pair k = gw_random_pair_at(t.key, index);
     float x[GW_OWN];
-    gw_read_source<1, FEEDBACK>(x, s, t, at, m);
+    gw_read_source<GW_IN_PAIRS, FEEDBACK>(x, s, t, at, m);
     uint32_t top[2] = {gw_top_of(x), gw_top_of(x + 8)};
     gw_bucket_tops(top, size, tops);
     float scale[2] = {gw_float(top[0]), gw_float(top[1])};
@@ -116,7 +116,7 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
     gw_quantum b = gw_quantum_of<L>(top[0], scale[0], levels);
 #pragma unroll
     for (int p = 0; p < 2; p++) {
-        const uint32_t first = gw_quad_at<1>(threadIdx.x, 2 * p);
+        const uint32_t first = gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 2 * p);
         if (p == 1 && size < GW_WARP_OWNS) {
             b = gw_quantum_of<L>(top[1], scale[1], levels);
         }
@@ -142,7 +142,7 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
         }
     }
     if (FEEDBACK) {
-        gw_write_quads<1>(x, t.after, GW_F32, at, m, s.tile);
+        gw_write_quads<GW_IN_PAIRS>(x, t.after, GW_F32, at, m, s.tile);
     }
     gw_put_image((const uint32_t *)image, t.payload + gw_shape_begin(shape, at), shape, m);
     if (at == 0 && threadIdx.x == 0) {
@@ -161,7 +161,7 @@ template <class L, int SMALL> struct gw_dithered {
     {
         return gw_shape_bytes(gw_shape_of(s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]), m);
     }
-    GW_DEVICE int values(float v[GW_OWN], gw_string string, const gw_span_shared &s, uint32_t m)
+    GW_DEVICE int add(float sum[GW_OWN], gw_string string, const gw_span_shared &s, uint32_t m)
     {
         const gw_shape shape =
             gw_shape_of(SMALL == 4 ? 4 : s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]);
@@ -170,7 +170,7 @@ template <class L, int SMALL> struct gw_dithered {
         float scale = 0, value = 0;
 #pragma unroll
         for (int q = 0; q < 4; q++) {
-            const uint32_t at = gw_quad_at<0>(threadIdx.x, q);
+            const uint32_t at = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q);
             const uint32_t bucket = string.bit + 8 * ((at >> shape.shift) * shape.stride);
             if (q == 0 || size < GW_WARP_OWNS) {
                 const uint32_t pattern = gw_take32(string.words, bucket);
@@ -186,22 +186,80 @@ template <class L, int SMALL> struct gw_dithered {
                 const uint32_t code = codes >> bits * j;
                 /* of sixteen lanes a shuffle looks at four bits, whatever stands above them */
                 const uint32_t lane = SMALL == 4 ? code : code & (2 * levels + 1);
-                v[4 * q + (int)j] = SMALL ? __shfl_sync(0xFFFFFFFFu, value, (int)lane, 16)
-                                          : gw_value_of<L>(scale, code, bits, levels);
+                sum[4 * q + (int)j] += SMALL ? __shfl_sync(0xFFFFFFFFu, value, (int)lane, 16)
+                                             : gw_value_of<L>(scale, code, bits, levels);
             }
         }
         if (!gw_rest_is_zero(string, shape, m)) {
-            gw_all_nan(v);
+            gw_all_nan(sum);
             sound = 0;
         }
         return sound;
     }
 };
 
-template <class C, class B>
+/* A whole tile of 4 bits whose buckets have 512 numbers or more and whose words are aligned: a warp has one scale, and needs no
+ * shared memory. */
+template <class L, class B>
+GW_DEVICE void gw_dither_at_once(const B &batch, uint32_t index, uint64_t at)
+{
+    enum { ABREAST = 4 };
+    const gw_span_out &t = batch.tensor[index];
+    const gw_shape shape = gw_shape_of(4, batch.s.set[GW_SET_SHIFT]);
+    const uint8_t *const *payload = batch.payload + index * batch.n_payloads;
+    const uint32_t n = batch.n_payloads, first_of = threadIdx.x / 32 * GW_WARP_OWNS;
+    const uint64_t scale_at = gw_shape_begin(shape, at + first_of);
+    const uint64_t mine =
+        scale_at + GW_BUCKET_HEADER + (first_of & (shape.size - 1)) / 2 + threadIdx.x % 32 * 2;
+    float sum[GW_OWN];
+    int sound = 1;
+    gw_begin_sum<GW_IN_ROWS>(sum, batch, t, at, batch.s.tile);
+    for (uint32_t first = 0; first < n; first += ABREAST) {
+        uint32_t scale[ABREAST], codes[ABREAST][4];
+#pragma unroll
+        for (uint32_t p = 0; p < ABREAST; p++) {
+            if (first + p < n) {
+                const uint8_t *from = payload[first + p];
+                scale[p] = *(const uint32_t *)(from + scale_at);
+#pragma unroll
+                for (int q = 0; q < 4; q++) {
+                    codes[p][q] = __ldcs((const uint16_t *)(from + mine) + 32 * q);
+                }
+            }
+        }
+#pragma unroll
+        for (uint32_t p = 0; p < ABREAST; p++) {
+            if (first + p < n) {
+                const int right = gw_scale_is_sound(scale[p]);
+                const float value = gw_value_of<L>(gw_float(right ? scale[p] : GW_NAN_BITS),
+                                                   threadIdx.x & 15, 4, 7);
+                sound &= right;
+#pragma unroll
+                for (int i = 0; i < GW_OWN; i++) {
+                    sum[i] +=
+                        __shfl_sync(0xFFFFFFFFu, value, (int)(codes[p][i / 4] >> 4 * (i % 4)), 16);
+                }
+            }
+        }
+    }
+    if (!sound) {
+        gw_blame(t.result, GW_ERR_CORRUPT);
+    }
+    gw_write_sum<GW_IN_ROWS>(sum, batch, t, at, batch.s.tile);
+}
+
+template <class L, int SMALL, class B>
 __global__ void __launch_bounds__(512, 2) gw_dither_decode(const __grid_constant__ B batch)
 {
-    gw_decode_tile<C>(batch);
+    uint64_t at;
+    const uint32_t index = gw_find_tile(batch, &at);
+    const uint32_t m = gw_span_left(batch.tensor[index].count, at, batch.s.tile);
+    if (SMALL == 4 && m == batch.s.tile && (batch.loose & 3) == 0 &&
+        1u << batch.s.set[GW_SET_SHIFT] >= GW_WARP_OWNS) {
+        gw_dither_at_once<L>(batch, index, at);
+    } else {
+        gw_decode_tile<gw_dithered<L, SMALL>>(batch, index, at, m);
+    }
 }
 
 template <class L> struct gw_start_dither {
@@ -237,9 +295,9 @@ template <class L> struct gw_start_dither {
     {
         typedef gw_decode_batch<N, P> B;
         const uint32_t bits = batch.s.set[GW_SET_BITS];
-        void (*const kernel)(B) = bits == 4  ? gw_dither_decode<gw_dithered<L, 4>, B>
-                                  : bits < 4 ? gw_dither_decode<gw_dithered<L, 1>, B>
-                                             : gw_dither_decode<gw_dithered<L, 0>, B>;
+        void (*const kernel)(B) = bits == 4  ? gw_dither_decode<L, 4, B>
+                                  : bits < 4 ? gw_dither_decode<L, 1, B>
+                                             : gw_dither_decode<L, 0, B>;
         GW_LAUNCH(kernel, tiles, batch.s.tile / GW_OWN, batch.abreast * batch.stride, call->stream,
                   batch);
     }

@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(512, FEEDBACK ? 2 : 3)
     const uint32_t m = gw_span_left(t.count, at, s.tile);
     uint8_t *image = memory + s.tile * sizeof(float);
     float x[GW_OWN], scale[2];
-    gw_read_source<1, FEEDBACK>(x, s, t, at, m);
+    gw_read_source<GW_IN_PAIRS, FEEDBACK>(x, s, t, at, m);
     uint32_t top[2] = {gw_top_of(x), gw_top_of(x + 8)};
     gw_bucket_tops(top, size, tops);
     if (top[0] >= GW_INF_BITS || top[1] >= GW_INF_BITS) {
@@ -50,7 +50,7 @@ __global__ void __launch_bounds__(512, FEEDBACK ? 2 : 3)
     gw_tile_again(x, (const float *)memory);
 #pragma unroll
     for (int p = 0; p < 2; p++) {
-        const uint32_t first = gw_quad_at<1>(threadIdx.x, 2 * p);
+        const uint32_t first = gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 2 * p);
         const int plain = scale[p] > 0; /* else all zero, or NaN: no bit is set, which says plus */
         uint32_t quad[2] = {0, 0};
 #pragma unroll
@@ -67,7 +67,7 @@ __global__ void __launch_bounds__(512, FEEDBACK ? 2 : 3)
         }
     }
     if (FEEDBACK) {
-        gw_write_quads<1>(x, t.after, GW_F32, at, m, s.tile);
+        gw_write_quads<GW_IN_PAIRS>(x, t.after, GW_F32, at, m, s.tile);
     }
     gw_put_image((const uint32_t *)image, t.payload + gw_shape_begin(shape, at), shape, m);
     if (at == 0 && threadIdx.x == 0) {
@@ -84,7 +84,7 @@ struct signs {
     {
         return gw_shape_bytes(gw_shape_of(1, s.set[GW_SET_SHIFT]), m);
     }
-    GW_DEVICE int values(float v[GW_OWN], gw_string string, const gw_span_shared &s, uint32_t m)
+    GW_DEVICE int add(float sum[GW_OWN], gw_string string, const gw_span_shared &s, uint32_t m)
     {
         const gw_shape shape = gw_shape_of(1, s.set[GW_SET_SHIFT]);
         const uint32_t size = shape.size;
@@ -92,7 +92,7 @@ struct signs {
         int sound = 1;
 #pragma unroll
         for (int q = 0; q < 4; q++) {
-            const uint32_t at = gw_quad_at<0>(threadIdx.x, q);
+            const uint32_t at = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q);
             const uint32_t bucket = string.bit + 8 * ((at >> shape.shift) * shape.stride);
             if (q == 0 || size < GW_WARP_OWNS) {
                 scale = gw_take32(string.words, bucket);
@@ -104,21 +104,149 @@ struct signs {
                 gw_take32(string.words, bucket + 8 * GW_BUCKET_HEADER + (at & (size - 1)));
 #pragma unroll
             for (int j = 0; j < 4; j++) {
-                v[4 * q + j] = gw_float(scale ^ (bits << (31 - j) & GW_SIGN_BIT));
+                sum[4 * q + j] += gw_float(scale ^ (bits << (31 - j) & GW_SIGN_BIT));
             }
         }
         if (!gw_rest_is_zero(string, shape, m)) {
-            gw_all_nan(v);
+            gw_all_nan(sum);
             sound = 0;
         }
         return sound;
     }
 };
 
+/* Eight bytes, of which byte p has eight signs of payload p, become eight with the signs of one number each. */
+GW_DEVICE void turn(uint32_t *low, uint32_t *high)
+{
+    uint32_t half[2] = {*low, *high};
+#pragma unroll
+    for (int h = 0; h < 2; h++) {
+        uint32_t t = (half[h] ^ half[h] >> 7) & 0x00AA00AAu;
+        half[h] ^= t ^ t << 7;
+        t = (half[h] ^ half[h] >> 14) & 0x0000CCCCu;
+        half[h] ^= t ^ t << 14;
+    }
+    const uint32_t t = (half[0] ^ half[1] << 4) & 0xF0F0F0F0u;
+    *low = half[0] ^ t;
+    *high = half[1] ^ t >> 4;
+}
+
+/* A whole tile that is one bucket. The sum of the first eight payloads has 256 values: each is made once, in the order of
+ * the payloads, and looked up by the eight signs of a number. Two threads share sixteen numbers. */
+typedef struct whole_tile {
+    const uint8_t *const *payload;
+    uint64_t from;
+    uint32_t n; /* payloads */
+} whole_tile;
+
+GW_DEVICE uint32_t scale_of(const whole_tile &w, uint32_t p, int *sound)
+{
+    const uint8_t *at = w.payload[p] + w.from;
+    uint32_t scale = 0;
+#pragma unroll
+    for (int i = 0; i < GW_BUCKET_HEADER; i++) {
+        scale |= (uint32_t)at[i] << 8 * i;
+    }
+    const int right = gw_scale_is_sound(scale);
+    *sound &= right;
+    return right ? scale : GW_NAN_BITS;
+}
+
+GW_DEVICE uint32_t octet_of(const whole_tile &w, uint32_t p, int half)
+{
+    return w.payload[p][w.from + GW_BUCKET_HEADER + threadIdx.x / 32 * 64 + (uint32_t)half * 32 +
+                        threadIdx.x % 32];
+}
+
+/* By the first payloads, up to eight; returns how many. */
+GW_DEVICE uint32_t look_up(float sum[GW_OWN], const whole_tile &w, float table[256], int *sound)
+{
+    const uint32_t lane = threadIdx.x % 32, k = w.n < 8 ? w.n : 8;
+    const uint32_t mine = lane < k ? scale_of(w, lane, sound) : 0;
+    uint32_t octets[2][8];
+#pragma unroll
+    for (int i = 0; i < 16; i++) {
+        octets[i / 8][i % 8] = (uint32_t)(i % 8) < k ? octet_of(w, (uint32_t)(i % 8), i / 8) : 0;
+    }
+    float value = -0.0f;
+#pragma unroll
+    for (uint32_t p = 0; p < 8; p++) {
+        const uint32_t scale = __shfl_sync(0xFFFFFFFFu, mine, (int)p);
+        value = p < k ? value + gw_float(scale ^ (threadIdx.x << (31 - p) & GW_SIGN_BIT)) : value;
+    }
+    if (threadIdx.x < 256) {
+        table[threadIdx.x] = value;
+    }
+    __syncthreads();
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const uint32_t *o = octets[half];
+        uint32_t low =
+            __byte_perm(__byte_perm(o[0], o[1], 0x0040), __byte_perm(o[2], o[3], 0x0040), 0x5410);
+        uint32_t high =
+            __byte_perm(__byte_perm(o[4], o[5], 0x0040), __byte_perm(o[6], o[7], 0x0040), 0x5410);
+        turn(&low, &high);
+        const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, lane % 2 ? low : high, 1);
+        const uint32_t quad[2] = {lane % 2 ? other : low, lane % 2 ? high : other};
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            sum[8 * half + i] = table[quad[i / 4] >> 8 * (i % 4) & 0xFF];
+        }
+    }
+    return k;
+}
+
+GW_DEVICE void add_octets(float sum[GW_OWN], const whole_tile &w, uint32_t p, int *sound)
+{
+    const uint32_t scale = scale_of(w, p, sound), odd = threadIdx.x % 2;
+#pragma unroll
+    for (int half = 0; half < 2; half++) {
+        const uint32_t mine = octet_of(w, p, half);
+        const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, mine, 1);
+        const uint32_t bits = odd ? other >> 4 | (mine & 0xF0) : (mine & 15) | other << 4;
+#pragma unroll
+        for (int i = 0; i < 8; i++) {
+            sum[8 * half + i] += gw_float(scale ^ (bits << (31 - i) & GW_SIGN_BIT));
+        }
+    }
+}
+
+template <class B> GW_DEVICE void decode_at_once(const B &batch, uint32_t index, uint64_t at)
+{
+    __shared__ float table[256];
+    const gw_span_out &t = batch.tensor[index];
+    const whole_tile w = {batch.payload + index * batch.n_payloads,
+                          gw_shape_begin(gw_shape_of(1, batch.s.set[GW_SET_SHIFT]), at),
+                          batch.n_payloads};
+    float sum[GW_OWN];
+    int sound = 1;
+    uint32_t p = 0;
+    if (batch.add || w.n == 1) {
+        gw_begin_sum<GW_IN_OCTETS>(sum, batch, t, at, batch.s.tile);
+    } else {
+        p = look_up(sum, w, table, &sound);
+    }
+#pragma unroll 2
+    for (; p < w.n; p++) {
+        add_octets(sum, w, p, &sound);
+    }
+    if (!sound) {
+        gw_blame(t.result, GW_ERR_CORRUPT);
+    }
+    gw_write_sum<GW_IN_OCTETS>(sum, batch, t, at, batch.s.tile);
+}
+
 template <class B>
 __global__ void __launch_bounds__(512, 2) decode_kernel(const __grid_constant__ B batch)
 {
-    gw_decode_tile<signs>(batch);
+    uint64_t at;
+    const uint32_t index = gw_find_tile(batch, &at);
+    const uint32_t m = gw_span_left(batch.tensor[index].count, at, batch.s.tile);
+    if (m == batch.s.tile && 1u << batch.s.set[GW_SET_SHIFT] == m) {
+        decode_at_once(batch, index, at);
+    } else {
+        gw_decode_tile<signs>(batch, index, at, m);
+    }
 }
 
 struct start {
