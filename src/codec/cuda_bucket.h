@@ -140,15 +140,26 @@ GW_DEVICE void gw_tile_again(float x[GW_OWN], const float *tile)
     }
 }
 
+/* The larger of `top` and |x|; a NaN is larger than all else. */
+GW_DEVICE float gw_larger(float top, float x)
+{
+#ifdef __CUDA_ARCH__
+    float larger;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(top), "f"(fabsf(x)));
+    return larger;
+#else
+    return gw_bits(fabsf(x)) > gw_bits(top) ? fabsf(x) : top;
+#endif
+}
+
 GW_DEVICE uint32_t gw_top_of(const float x[8])
 {
-    uint32_t top = 0;
+    float top = 0;
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        const uint32_t a = gw_bits(x[i]) & GW_ABS_MASK;
-        top = a > top ? a : top;
+        top = gw_larger(top, x[i]);
     }
-    return top;
+    return gw_bits(top) & GW_ABS_MASK;
 }
 
 /* For a thread whose bucket is not finite. */
@@ -162,16 +173,24 @@ GW_DEVICE void gw_count_non_finite(const float x[8], gw_cuda_result *result)
     gw_count(&result->non_finite, n);
 }
 
-/* Codes of neighbours, 4·bits bits each of two quads: the even thread puts the octet of quad `a`, the odd one that of quad `b`.
- * `at` is where the thread's first quad begins in the tile. */
+/* Codes of neighbours, 4·bits bits each of two quads: the even thread gets the octet of quad `a`, the odd one that of quad `b`.
+ * `at` is where the thread's first quad begins in the tile. Returns where the octet does. */
+GW_DEVICE uint32_t gw_swap_octets(uint32_t *low, uint32_t *high, uint32_t a, uint32_t b,
+                                  uint32_t at)
+{
+    const uint32_t odd = threadIdx.x & 1;
+    const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, odd ? a : b, 1);
+    *low = odd ? other : a;
+    *high = odd ? b : other;
+    return odd ? at - 4 + 16 : at;
+}
+
 template <int BITS>
 GW_DEVICE void gw_put_octets(uint8_t *image, uint32_t a, uint32_t b, uint32_t at,
                              const gw_shape &shape)
 {
-    const uint32_t odd = threadIdx.x & 1;
-    const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, odd ? a : b, 1);
-    const uint32_t low = odd ? other : a, high = odd ? b : other;
-    const uint32_t e = odd ? at - 4 + 16 : at; /* the octet's first element */
+    uint32_t low, high;
+    const uint32_t e = gw_swap_octets(&low, &high, a, b, at); /* the octet's first element */
     uint8_t *to = image + (e >> shape.shift) * shape.stride + GW_BUCKET_HEADER +
                   (e & (shape.size - 1)) / 8 * shape.bits;
     if (BITS == 4) {
@@ -205,6 +224,19 @@ GW_DEVICE void gw_put_image(const uint32_t *image, uint8_t *payload, const gw_sh
     __syncwarp();
     gw_copy_out(payload + skip, image + skip / 4, 0, gw_shape_bytes(shape, mine), threadIdx.x % 32,
                 32);
+}
+
+/* A word of a payload, or as many of its bytes as are `left`. */
+GW_DEVICE void gw_put_word(uint8_t *to, uint32_t word, uint32_t left, int aligned)
+{
+    if (aligned && left >= 4) {
+        __stcs((uint32_t *)to, word);
+        return;
+    }
+#pragma unroll 1
+    for (uint32_t i = 0; i < 4 && i < left; i++) {
+        to[i] = (uint8_t)(word >> 8 * i);
+    }
 }
 
 /* A pattern that may stand as a bucket's scale. */

@@ -101,7 +101,8 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
     const gw_span_in &t = batch.tensor[gw_find_tile(batch, &at)];
     const uint32_t m = gw_span_left(t.count, at, s.tile);
     const uint64_t index = t.first + at;
-    const gw_random_pair k = gw_random_pair_at(t.key, index);
+    const gw_random_pair usual = gw_random_pair_at(t.key, index);
+    const int two_pairs = index >> 33 != (index + s.tile - 1) >> 33;
     float x[GW_OWN];
     gw_read_source<GW_IN_PAIRS, FEEDBACK>(x, s, t, at, m);
     uint32_t top[2] = {gw_top_of(x), gw_top_of(x + 8)};
@@ -120,6 +121,7 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
         if (p == 1 && size < GW_WARP_OWNS) {
             b = gw_quantum_of<L>(top[1], scale[1], levels);
         }
+        const gw_random_pair k = two_pairs ? gw_random_pair_at(t.key, index + first) : usual;
         uint32_t quad[2];
         if (b.pre == 1.0f) {
             gw_codes_of<L, KIND, 1>(quad, x + 8 * p, b, bits, levels, k, index + first);
@@ -147,6 +149,74 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
     gw_put_image((const uint32_t *)image, t.payload + gw_shape_begin(shape, at), shape, m);
     if (at == 0 && threadIdx.x == 0) {
         t.result->written = t.bytes;
+    }
+}
+
+/* The most usual case, without feedback: 4 bits, norm=max, buckets of 512, words of the payload aligned. A warp a bucket; a
+ * block goes over some tiles, reading the next while it works on one, and what it writes passes through no shared memory. */
+enum { GW_STREAM_TILES = 4 };
+
+template <class L, class B>
+__global__ void __launch_bounds__(256, 4) gw_dither_stream(const __grid_constant__ B batch)
+{
+    const gw_span_shared &s = batch.s;
+    const gw_shape shape = gw_shape_of(4, 9);
+    const uint32_t levels = 7, warp = threadIdx.x / 32 * GW_WARP_OWNS;
+    uint64_t at;
+    const gw_span_in &t = batch.tensor[gw_find_tile(batch, &at)];
+    uint64_t era = (t.first + at) >> 33;
+    gw_random_pair k = gw_random_pair_at(t.key, t.first + at);
+    const uint64_t stop = t.count < at + s.tile ? t.count : at + s.tile;
+    float next[GW_OWN];
+    if (at == 0 && threadIdx.x == 0) {
+        t.result->written = t.bytes;
+    }
+    gw_read_quads<GW_IN_PAIRS>(next, t.in, s.dtype, at, gw_span_left(stop, at, GW_TILE), GW_TILE);
+#pragma unroll 1
+    for (; at < stop; at += GW_TILE) {
+        const uint32_t m = gw_span_left(stop, at, GW_TILE);
+        const uint64_t index = t.first + at;
+        float x[GW_OWN];
+#pragma unroll
+        for (int i = 0; i < GW_OWN; i++) {
+            x[i] = next[i];
+        }
+        k.k0 = gw_afresh(k.k0);
+        k.k1 = gw_afresh(k.k1);
+        if ((index + warp) >> 33 != era) {
+            era = (index + warp) >> 33;
+            k = gw_random_pair_at(t.key, index + warp);
+        }
+        if (at + GW_TILE < stop) {
+            gw_read_quads<GW_IN_PAIRS>(next, t.in, s.dtype, at + GW_TILE,
+                                       gw_span_left(stop, at + GW_TILE, GW_TILE), GW_TILE);
+        }
+        const uint32_t own[2] = {gw_top_of(x), gw_top_of(x + 8)};
+        const uint32_t top = __reduce_max_sync(0xFFFFFFFFu, own[0] > own[1] ? own[0] : own[1]);
+        const gw_quantum b = gw_quantum_of<L>(top, gw_float(top), levels);
+        uint8_t *to = t.payload + gw_shape_begin(shape, at + warp);
+        if (threadIdx.x % 32 == 0 && warp < m) {
+            *(uint32_t *)to = gw_bits(b.scale);
+        }
+#pragma unroll
+        for (int p = 0; p < 2; p++) {
+            const uint32_t first = gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 2 * p);
+            uint32_t quad[2], low, high;
+            if (b.pre == 1.0f) {
+                gw_codes_of<L, GW_FOUR_BITS, 1>(quad, x + 8 * p, b, 4, levels, k, index + first);
+            } else {
+                gw_codes_of<L, GW_FOUR_BITS, 0>(quad, x + 8 * p, b, 4, levels, k, index + first);
+            }
+            const uint32_t e = gw_swap_octets(&low, &high, quad[0], quad[1], first);
+            if (e < m) {
+                gw_put_word(to + GW_BUCKET_HEADER + (e - warp) / 2, low | high << 16,
+                            (m - e + 1) / 2, 1);
+            }
+        }
+        if (top >= GW_INF_BITS) {
+            gw_count_non_finite(x, t.result);
+            gw_count_non_finite(x + 8, t.result);
+        }
     }
 }
 
@@ -280,6 +350,10 @@ template <class L> struct gw_start_dither {
             {gw_dither_encode<L, GW_ANY_BITS, 0, B>, gw_dither_encode<L, GW_ANY_BITS, 1, B>},
             {gw_dither_encode<L, GW_NEAREST, 0, B>, gw_dither_encode<L, GW_NEAREST, 1, B>}};
         const gw_span_shared &s = batch.s;
+        if (s.tile == GW_STREAM_TILES * GW_TILE) {
+            GW_LAUNCH((gw_dither_stream<L, B>), tiles, GW_TILE / GW_OWN, 0, call->stream, batch);
+            return;
+        }
         const int kind = nearest                   ? GW_NEAREST
                          : s.set[GW_SET_BITS] == 4 ? GW_FOUR_BITS
                                                    : GW_ANY_BITS;
@@ -304,7 +378,14 @@ template <class L> struct gw_start_dither {
 
     void encode(const gw_cuda_source *tensors, size_t n) const
     {
-        gw_encode_list(shared(), call, tensors, n, *this);
+        gw_span_shared s = shared();
+        int streams = !nearest && !call->feedback && s.set[GW_SET_BITS] == 4 &&
+                      s.set[GW_SET_SHIFT] == 9 && s.set[GW_SET_NORM] == 0;
+        for (size_t i = 0; i < n; i++) {
+            streams &= ((uintptr_t)tensors[i].payload & 3) == 0;
+        }
+        s.tile = streams ? (uint32_t)(GW_STREAM_TILES * GW_TILE) : s.tile;
+        gw_encode_list(s, call, tensors, n, *this);
     }
 
     void decode(const gw_cuda_sink *tensors, size_t n) const

@@ -15,7 +15,7 @@ struct mean {
     }
     GW_DEVICE float term(float x, float pre)
     {
-        return gw_float(gw_bits(x) & GW_ABS_MASK) * pre;
+        return fabsf(x) * pre;
     }
     GW_DEVICE float scale(float sum, float pre, uint32_t top, uint32_t n, float most)
     {
@@ -73,6 +73,226 @@ __global__ void __launch_bounds__(512, FEEDBACK ? 2 : 3)
     if (at == 0 && threadIdx.x == 0) {
         t.result->written = t.bytes;
     }
+}
+
+/* A bucket of 4096 by one warp: lane j sums the numbers j, j + 32, … as the wire has it, and the signs of 32 numbers side by
+ * side are a vote. Nothing meets in shared memory. */
+enum { LONG = 4096, ROWS = LONG / 32, BATCH = 16, STREAM_THREADS = 128, FED_THREADS = 64 };
+
+template <int TYPE> GW_DEVICE float read_one(const void *in, uint64_t i)
+{
+    return TYPE == GW_F32   ? __ldcs((const float *)in + i)
+           : TYPE == GW_F16 ? gw_f32_from_f16(__ldcs((const uint16_t *)in + i))
+                            : gw_f32_from_bf16(__ldcs((const uint16_t *)in + i));
+}
+
+/* Which bucket a warp works on; 0 if none. */
+typedef struct bucket {
+    uint64_t at;
+    uint32_t m;
+} bucket;
+
+template <class B> GW_DEVICE bucket bucket_of(const B &batch, uint32_t *index)
+{
+    bucket b = {0, 0};
+    *index = gw_find_tile(batch, &b.at);
+    b.at += threadIdx.x / 32 * LONG;
+    const uint64_t count = batch.tensor[*index].count;
+    b.m = b.at < count ? gw_span_left(count, b.at, LONG) : 0;
+    return b;
+}
+
+GW_DEVICE float fold(float sum)
+{
+#pragma unroll
+    for (int half = 16; half > 0; half /= 2) {
+        sum = sum + __shfl_down_sync(0xFFFFFFFFu, sum, half);
+    }
+    return __shfl_sync(0xFFFFFFFFu, sum, 0);
+}
+
+/* The scale from the lanes' sums. A number beyond 2^100 shows in its lane's sum: then all is read again. */
+GW_DEVICE float scale_from(float sum, const gw_span_shared &s, const gw_span_in &t, const bucket &b)
+{
+    if (!__any_sync(0xFFFFFFFFu, gw_bits(sum) > 0x71800000u)) {
+        return mean::scale(fold(sum), 1.0f, 0, b.m, 0);
+    }
+    uint32_t top = 0;
+    uint64_t odd = 0;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x % 32; i < b.m; i += 32) {
+        const uint32_t a = gw_bits(gw_one_source(s, t, b.at + i)) & GW_ABS_MASK;
+        top = a > top ? a : top;
+        odd += a >= GW_INF_BITS;
+    }
+    gw_count(&t.result->non_finite, odd);
+    top = __reduce_max_sync(0xFFFFFFFFu, top);
+    const float pre = mean::pre(top);
+    sum = 0;
+#pragma unroll 1
+    for (uint32_t i = threadIdx.x % 32; i < b.m; i += 32) {
+        sum = sum + mean::term(gw_one_source(s, t, b.at + i), pre);
+    }
+    return mean::scale(fold(sum), pre, top, b.m, 0);
+}
+
+GW_DEVICE uint8_t *bucket_bytes(const gw_span_in &t, const bucket &b)
+{
+    return t.payload + gw_shape_begin(gw_shape_of(1, 12), b.at);
+}
+
+/* 32 rows' signs, of which lane l has those of row `first` + l. */
+GW_DEVICE void put_signs(uint8_t *to, uint32_t first, uint32_t m, uint32_t signs)
+{
+    const uint32_t bytes = (m + 7) / 8, at = 4 * (first + threadIdx.x % 32);
+    if (at < bytes) {
+        gw_put_word(to + GW_BUCKET_HEADER + at, signs, bytes - at, gw_aligned_to(to, 4));
+    }
+}
+
+/* The scale; where it is not above zero no bit is set, which says plus. */
+GW_DEVICE void put_scale(const gw_span_in &t, const bucket &b, float scale)
+{
+    uint8_t *to = bucket_bytes(t, b);
+    if (threadIdx.x % 32 == 0) {
+        gw_put_word(to, gw_bits(scale), 4, gw_aligned_to(to, 4));
+        if (b.at == 0) {
+            t.result->written = t.bytes;
+        }
+    }
+    if (!(scale > 0)) {
+#pragma unroll 1
+        for (uint32_t row = 0; 32 * row < b.m; row += 32) {
+            put_signs(to, row, b.m, 0);
+        }
+    }
+}
+
+/* One row's share: of the lane's sum, and the row's signs for the lane that keeps them. */
+GW_DEVICE void take_row(float x, int keeps, float *sum, uint32_t *signs)
+{
+    const uint32_t votes = __ballot_sync(0xFFFFFFFFu, x < 0);
+    *sum = *sum + fabsf(x);
+    *signs = keeps ? votes : *signs;
+}
+
+GW_DEVICE float less_scale(float x, float scale)
+{
+    return x - gw_float(gw_bits(scale) | (x < 0 && scale > 0 ? GW_SIGN_BIT : 0));
+}
+
+/* A tensor's last bucket, read as often as it is needed. */
+GW_DEVICE void short_bucket(const gw_span_shared &s, const gw_span_in &t, const bucket &b)
+{
+    const uint32_t lane = threadIdx.x % 32;
+    uint32_t signs = 0;
+    float sum = 0;
+#pragma unroll 1
+    for (uint32_t row = 0; 32 * row < b.m; row++) {
+        const uint32_t e = 32 * row + lane;
+        take_row(e < b.m ? gw_one_source(s, t, b.at + e) : 0.0f, lane == row % 32, &sum, &signs);
+        if (row % 32 == 31 || 32 * row + 32 >= b.m) {
+            put_signs(bucket_bytes(t, b), row / 32 * 32, b.m, signs);
+        }
+    }
+    const float scale = scale_from(sum, s, t, b);
+#pragma unroll 1
+    for (uint32_t e = lane; t.after != NULL && e < b.m; e += 32) {
+        t.after[b.at + e] = less_scale(gw_one_source(s, t, b.at + e), scale);
+    }
+    put_scale(t, b, scale);
+}
+
+/* The lanes' sums of a whole bucket; its signs are written. The next batch of rows is under way while one is summed. */
+template <int TYPE> GW_DEVICE float stream_rows(const void *from, uint8_t *to)
+{
+    const uint32_t lane = threadIdx.x % 32;
+    uint32_t signs = 0;
+    float sum = 0, next[BATCH], x[BATCH];
+#pragma unroll
+    for (uint32_t i = 0; i < BATCH; i++) {
+        next[i] = read_one<TYPE>(from, 32 * i);
+    }
+#pragma unroll 1
+    for (uint32_t row = 0; row < ROWS; row += BATCH) {
+        const uint32_t keeps = (lane - row) % 32;
+#pragma unroll
+        for (uint32_t i = 0; i < BATCH; i++) {
+            x[i] = next[i];
+        }
+        if (row + BATCH < ROWS) {
+            from = (const uint8_t *)from + 32 * BATCH * (TYPE == GW_F32 ? 4 : 2);
+#pragma unroll
+            for (uint32_t i = 0; i < BATCH; i++) {
+                next[i] = read_one<TYPE>(from, 32 * i);
+            }
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < BATCH; i++) {
+            take_row(x[i], keeps == i, &sum, &signs);
+        }
+        if (row % 32 == 32 - BATCH) {
+            put_signs(to, row - row % 32, LONG, signs);
+        }
+    }
+    return sum;
+}
+
+/* With feedback the bucket's numbers stay in registers. */
+template <int TYPE>
+GW_DEVICE float feed_rows(float G[ROWS], const void *from, const float *residual, uint8_t *to)
+{
+    float sum = 0, r[BATCH];
+    uint32_t signs = 0, lane = threadIdx.x % 32;
+#pragma unroll
+    for (uint32_t row = 0; row < ROWS; row += BATCH) {
+        lane = gw_afresh(lane);
+#pragma unroll
+        for (uint32_t i = 0; i < BATCH; i++) {
+            G[row + i] = read_one<TYPE>(from, 32 * (row + i));
+            r[i] = __ldcs(residual + 32 * (row + i));
+        }
+#pragma unroll
+        for (uint32_t i = 0; i < BATCH; i++) {
+            G[row + i] = G[row + i] + r[i];
+            take_row(G[row + i], lane == (row + i) % 32, &sum, &signs);
+        }
+        if (row % 32 == 32 - BATCH) {
+            put_signs(to, row - row % 32, LONG, signs);
+        }
+    }
+    return sum;
+}
+
+template <int TYPE, int FEEDBACK, class B>
+__global__ void __launch_bounds__(FEEDBACK ? FED_THREADS : STREAM_THREADS, FEEDBACK ? 6 : 10)
+    stream_kernel(const __grid_constant__ B batch)
+{
+    uint32_t index;
+    const bucket b = bucket_of(batch, &index);
+    const gw_span_in &t = batch.tensor[index];
+    const uint64_t mine = b.at + threadIdx.x % 32;
+    if (b.m != LONG) {
+        if (b.m != 0) {
+            short_bucket(batch.s, t, b);
+        } else if (t.count == 0 && threadIdx.x == 0) {
+            t.result->written = t.bytes;
+        }
+        return;
+    }
+    const void *from = (const uint8_t *)t.in + mine * (TYPE == GW_F32 ? 4 : 2);
+    float G[FEEDBACK ? ROWS : 1];
+    const float sum = FEEDBACK ? feed_rows<TYPE>(G, from, t.residual + mine, bucket_bytes(t, b))
+                               : stream_rows<TYPE>(from, bucket_bytes(t, b));
+    const float scale = scale_from(sum, batch.s, t, b);
+    if (FEEDBACK) {
+        float *after = t.after + mine;
+#pragma unroll
+        for (uint32_t row = 0; row < ROWS; row++) {
+            __stcs(after + 32 * row, less_scale(G[row], scale));
+        }
+    }
+    put_scale(t, b, scale);
 }
 
 struct signs {
@@ -260,6 +480,15 @@ struct start {
     template <int N> void operator()(const gw_encode_batch<N> &batch, uint32_t tiles) const
     {
         typedef gw_encode_batch<N> B;
+        if (1u << batch.s.set[GW_SET_SHIFT] == LONG) {
+            void (*const kernels[3][2])(B) = {
+                {stream_kernel<GW_F32, 0, B>, stream_kernel<GW_F32, 1, B>},
+                {stream_kernel<GW_F16, 0, B>, stream_kernel<GW_F16, 1, B>},
+                {stream_kernel<GW_BF16, 0, B>, stream_kernel<GW_BF16, 1, B>}};
+            GW_LAUNCH(kernels[batch.s.dtype - GW_F32][call->feedback != 0], tiles,
+                      batch.s.tile / LONG * 32, 0, call->stream, batch);
+            return;
+        }
         void (*const kernel)(B) = call->feedback ? encode_kernel<1, B> : encode_kernel<0, B>;
         const uint32_t string =
             gw_shape_bytes(gw_shape_of(1, batch.s.set[GW_SET_SHIFT]), batch.s.tile);
@@ -278,7 +507,12 @@ struct start {
 gw_status encode(const gw_cuda_call *call, const gw_cuda_source *tensors, size_t n, gw_why *why)
 {
     const start s = {call};
-    gw_encode_list(s.shared(), call, tensors, n, s);
+    gw_span_shared shared = s.shared();
+    if (shared.tile == LONG && call->value[BUCKET] == LONG) {
+        shared.tile =
+            (call->feedback ? FED_THREADS : STREAM_THREADS) / 32 * LONG; /* a warp a bucket */
+    }
+    gw_encode_list(shared, call, tensors, n, s);
     return gw_cuda_launched(why, "sign");
 }
 
