@@ -164,13 +164,13 @@ GW_DEVICE void codes_by_core(uint8_t *codes, const gw_span_shared &s, const gw_s
 /* bits=8. The image begins with the base in the last byte of its first word, so that codes are words. */
 template <int FEEDBACK>
 GW_DEVICE void encode8(float x[GW_OWN], const gw_span_shared &s, const gw_span_in &t, uint64_t at,
-                       uint32_t m)
+                       uint32_t m, gw_random_pair k)
 {
     __shared__ uint32_t image[BLOCK / 4 + 2], tops[2][WARPS];
     const uint64_t index = t.first + at;
     const uint32_t limit = gw_natural_top(s.dtype == GW_F16);
     uint32_t u[GW_OWN];
-    const uint32_t mine = round_all(u, x, gw_random_pair_at(t.key, index), index);
+    const uint32_t mine = round_all(u, x, k, index);
     uint32_t largest = block_max(mine, tops[0]) >> 24;
     int by_core = 0;
     if (largest > limit) { /* all threads of the block */
@@ -284,10 +284,50 @@ __global__ void __launch_bounds__(THREADS, FEEDBACK ? 4 : 5)
     if (NINE) {
         encode9<FEEDBACK>(x, batch.s, t, at, m);
     } else {
-        encode8<FEEDBACK>(x, batch.s, t, at, m);
+        encode8<FEEDBACK>(x, batch.s, t, at, m, gw_random_pair_at(t.key, t.first + at));
     }
     if (at == 0 && threadIdx.x == 0) {
         t.result->written = t.bytes;
+    }
+}
+
+/* bits=8 without feedback: a block goes over some blocks of the wire, reading the next while it works on one. Between two
+ * of them no barrier is needed: encode8's first stands between this one's image and the next one's. */
+enum { STREAM = 4 };
+
+template <int N>
+__global__ void __launch_bounds__(THREADS, 4)
+    stream_kernel(const __grid_constant__ gw_encode_batch<N> batch)
+{
+    uint64_t at;
+    const gw_span_shared &s = batch.s;
+    const gw_span_in &t = batch.tensor[gw_find_tile(batch, &at)];
+    const uint64_t stop = t.count < at + s.tile ? t.count : at + s.tile;
+    uint64_t era = (t.first + at) >> 33;
+    gw_random_pair k = gw_random_pair_at(t.key, t.first + at);
+    float next[GW_OWN];
+    if (at == 0 && threadIdx.x == 0) {
+        t.result->written = t.bytes;
+    }
+    gw_read_quads<GW_IN_PAIRS>(next, t.in, s.dtype, at, gw_span_left(stop, at, BLOCK), BLOCK);
+#pragma unroll 1
+    for (; at < stop; at += BLOCK) {
+        float x[GW_OWN];
+#pragma unroll
+        for (int i = 0; i < GW_OWN; i++) {
+            x[i] = next[i];
+        }
+        if (at + BLOCK < stop) {
+            gw_read_quads<GW_IN_PAIRS>(next, t.in, s.dtype, at + BLOCK,
+                                       gw_span_left(stop, at + BLOCK, BLOCK), BLOCK);
+        }
+        k.k0 = gw_afresh(k.k0);
+        k.k1 = gw_afresh(k.k1);
+        if ((t.first + at) >> 33 != era) {
+            era = (t.first + at) >> 33;
+            k = gw_random_pair_at(t.key, t.first + at);
+        }
+        encode8<0>(x, s, t, at, gw_span_left(stop, at, BLOCK), k);
     }
 }
 
@@ -441,9 +481,9 @@ struct start_encode {
 
     template <int N> void operator()(const gw_encode_batch<N> &batch, uint32_t tiles) const
     {
-        void (*const kernels[])(gw_encode_batch<N>) = {
-            encode_kernel<N, 0, 0>, encode_kernel<N, 0, 1>, encode_kernel<N, 1, 0>,
-            encode_kernel<N, 1, 1>};
+        void (*const kernels[])(gw_encode_batch<N>) = {stream_kernel<N>, encode_kernel<N, 0, 1>,
+                                                       encode_kernel<N, 1, 0>,
+                                                       encode_kernel<N, 1, 1>};
         const int which = (call->feedback ? 2 : 0) + (call->value[BITS] == 9);
         GW_LAUNCH(kernels[which], tiles, THREADS, 0, call->stream, batch);
     }
@@ -462,7 +502,9 @@ struct start_decode {
 static gw_status encode(const gw_cuda_call *call, const gw_cuda_source *tensors, size_t n,
                         gw_why *why)
 {
-    const gw_span_shared shared = {0, BLOCK, call->dtype, {0}};
+    const int streams = call->value[BITS] == 8 && !call->feedback;
+    const gw_span_shared shared = {
+        0, (uint32_t)(streams ? STREAM * BLOCK : BLOCK), call->dtype, {0}};
     gw_encode_list(shared, call, tensors, n, start_encode{call});
     return gw_cuda_launched(why, "natural");
 }
