@@ -140,18 +140,6 @@ GW_DEVICE void gw_tile_again(float x[GW_OWN], const float *tile)
     }
 }
 
-/* The larger of `top` and |x|; a NaN is larger than all else. */
-GW_DEVICE float gw_larger(float top, float x)
-{
-#ifdef __CUDA_ARCH__
-    float larger;
-    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(top), "f"(fabsf(x)));
-    return larger;
-#else
-    return gw_bits(fabsf(x)) > gw_bits(top) ? fabsf(x) : top;
-#endif
-}
-
 GW_DEVICE uint32_t gw_top_of(const float x[8])
 {
     float top = 0;

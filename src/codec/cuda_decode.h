@@ -49,14 +49,27 @@ GW_DEVICE void gw_begin_sum(float sum[GW_OWN], const B &batch, const gw_span_out
     }
 }
 
+/* The larger of `top` and |x|; a NaN is larger than all else. */
+GW_DEVICE float gw_larger(float top, float x)
+{
+#ifdef __CUDA_ARCH__
+    float larger;
+    asm("max.NaN.f32 %0, %1, %2;" : "=f"(larger) : "f"(top), "f"(fabsf(x)));
+    return larger;
+#else
+    return gw_bits(fabsf(x)) > gw_bits(top) ? fabsf(x) : top;
+#endif
+}
+
 /* The sum over the divisor, counted if not finite, and written. ONE_NAN: all NaN are the same. */
 template <int LAYOUT, int ONE_NAN = 1, class B>
 GW_DEVICE void gw_write_sum(float x[GW_OWN], const B &batch, const gw_span_out &t, uint64_t at,
                             uint32_t m)
 {
     const uint32_t by = batch.divisor;
-    uint32_t bad = 0;
-    if ((by & (by - 1)) == 0) { /* a reciprocal that is exact */
+    float top = 0;
+    if (by == 1) {
+    } else if ((by & (by - 1)) == 0) { /* a reciprocal that is exact */
         const float factor = 1 / (float)by;
 #pragma unroll
         for (int i = 0; i < GW_OWN; i++) {
@@ -70,9 +83,9 @@ GW_DEVICE void gw_write_sum(float x[GW_OWN], const B &batch, const gw_span_out &
     }
 #pragma unroll
     for (int i = 0; i < GW_OWN; i++) {
-        bad |= (gw_bits(x[i]) & GW_ABS_MASK) + 0x00800000u;
+        top = gw_larger(top, x[i]);
     }
-    if (bad >> 31 != 0) {
+    if ((gw_bits(top) & GW_ABS_MASK) >= GW_INF_BITS) {
         uint64_t n = 0;
 #pragma unroll
         for (int i = 0; i < GW_OWN; i++) {

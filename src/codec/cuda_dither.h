@@ -269,32 +269,31 @@ template <class L, int SMALL> struct gw_dithered {
 };
 
 /* A whole tile of 4 bits whose buckets have 512 numbers or more and whose words are aligned: a warp has one scale, and needs no
- * shared memory. */
+ * shared memory. A thread reads words of eight codes, and changes halves with its neighbour. */
 template <class L, class B>
 GW_DEVICE void gw_dither_at_once(const B &batch, uint32_t index, uint64_t at)
 {
-    enum { ABREAST = 4 };
+    enum { ABREAST = 8 };
     const gw_span_out &t = batch.tensor[index];
     const gw_shape shape = gw_shape_of(4, batch.s.set[GW_SET_SHIFT]);
     const uint8_t *const *payload = batch.payload + index * batch.n_payloads;
     const uint32_t n = batch.n_payloads, first_of = threadIdx.x / 32 * GW_WARP_OWNS;
     const uint64_t scale_at = gw_shape_begin(shape, at + first_of);
     const uint64_t mine =
-        scale_at + GW_BUCKET_HEADER + (first_of & (shape.size - 1)) / 2 + threadIdx.x % 32 * 2;
+        scale_at + GW_BUCKET_HEADER + (first_of & (shape.size - 1)) / 2 + threadIdx.x % 32 * 4;
+    const uint32_t halves = threadIdx.x % 2 ? 0x3276 : 0x5410;
     float sum[GW_OWN];
     int sound = 1;
-    gw_begin_sum<GW_IN_ROWS>(sum, batch, t, at, batch.s.tile);
+    gw_begin_sum<GW_IN_OCTETS>(sum, batch, t, at, batch.s.tile);
     for (uint32_t first = 0; first < n; first += ABREAST) {
-        uint32_t scale[ABREAST], codes[ABREAST][4];
+        uint32_t scale[ABREAST], codes[ABREAST][2];
 #pragma unroll
         for (uint32_t p = 0; p < ABREAST; p++) {
             if (first + p < n) {
                 const uint8_t *from = payload[first + p];
                 scale[p] = *(const uint32_t *)(from + scale_at);
-#pragma unroll
-                for (int q = 0; q < 4; q++) {
-                    codes[p][q] = __ldcs((const uint16_t *)(from + mine) + 32 * q);
-                }
+                codes[p][0] = __ldcs((const uint32_t *)(from + mine));
+                codes[p][1] = __ldcs((const uint32_t *)(from + mine) + 32);
             }
         }
 #pragma unroll
@@ -305,9 +304,13 @@ GW_DEVICE void gw_dither_at_once(const B &batch, uint32_t index, uint64_t at)
                                                    threadIdx.x & 15, 4, 7);
                 sound &= right;
 #pragma unroll
-                for (int i = 0; i < GW_OWN; i++) {
-                    sum[i] +=
-                        __shfl_sync(0xFFFFFFFFu, value, (int)(codes[p][i / 4] >> 4 * (i % 4)), 16);
+                for (int h = 0; h < 2; h++) {
+                    const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, codes[p][h], 1);
+                    const uint32_t own = __byte_perm(codes[p][h], other, halves);
+#pragma unroll
+                    for (int i = 0; i < 8; i++) {
+                        sum[8 * h + i] += __shfl_sync(0xFFFFFFFFu, value, (int)(own >> 4 * i), 16);
+                    }
                 }
             }
         }
@@ -315,7 +318,7 @@ GW_DEVICE void gw_dither_at_once(const B &batch, uint32_t index, uint64_t at)
     if (!sound) {
         gw_blame(t.result, GW_ERR_CORRUPT);
     }
-    gw_write_sum<GW_IN_ROWS>(sum, batch, t, at, batch.s.tile);
+    gw_write_sum<GW_IN_OCTETS>(sum, batch, t, at, batch.s.tile);
 }
 
 template <class L, int SMALL, class B>

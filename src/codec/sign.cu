@@ -372,27 +372,40 @@ GW_DEVICE uint32_t scale_of(const whole_tile &w, uint32_t p, int *sound)
     return right ? scale : GW_NAN_BITS;
 }
 
-GW_DEVICE uint32_t octet_of(const whole_tile &w, uint32_t p, int half)
+/* The thread's bytes of a payload. */
+GW_DEVICE const uint8_t *octets_of(const whole_tile &w, uint32_t p)
 {
-    return w.payload[p][w.from + GW_BUCKET_HEADER + threadIdx.x / 32 * 64 + (uint32_t)half * 32 +
-                        threadIdx.x % 32];
+    return w.payload[p] + (w.from + GW_BUCKET_HEADER + threadIdx.x / 32 * 64 + threadIdx.x % 32);
 }
 
-/* By the first payloads, up to eight; returns how many. */
-GW_DEVICE uint32_t look_up(float sum[GW_OWN], const whole_tile &w, float table[256], int *sound)
+/* Four numbers by their signs in a word's bytes. */
+GW_DEVICE void look_up_quad(float sum[4], uint32_t signs, const float table[256])
 {
-    const uint32_t lane = threadIdx.x % 32, k = w.n < 8 ? w.n : 8;
-    const uint32_t mine = lane < k ? scale_of(w, lane, sound) : 0;
-    uint32_t octets[2][8];
+    const char *bytes = (const char *)table;
+    sum[0] = *(const float *)(bytes + (signs << 2 & 0x3FC));
+    sum[1] = *(const float *)(bytes + (signs >> 6 & 0x3FC));
+    sum[2] = *(const float *)(bytes + (signs >> 14 & 0x3FC));
+    sum[3] = *(const float *)(bytes + (signs >> 22 & 0x3FC));
+}
+
+/* By the first K payloads, up to eight. */
+template <uint32_t K>
+GW_DEVICE void look_up(float sum[GW_OWN], const whole_tile &w, float table[256], int *sound)
+{
+    const uint32_t lane = threadIdx.x % 32;
+    uint32_t octets[2][8] = {};
 #pragma unroll
-    for (int i = 0; i < 16; i++) {
-        octets[i / 8][i % 8] = (uint32_t)(i % 8) < k ? octet_of(w, (uint32_t)(i % 8), i / 8) : 0;
+    for (uint32_t p = 0; p < K; p++) {
+        const uint8_t *from = octets_of(w, p);
+        octets[0][p] = __ldcs(from);
+        octets[1][p] = __ldcs(from + 32);
     }
+    const uint32_t mine = lane < K ? scale_of(w, lane, sound) : 0;
     float value = -0.0f;
 #pragma unroll
-    for (uint32_t p = 0; p < 8; p++) {
+    for (uint32_t p = 0; p < K; p++) {
         const uint32_t scale = __shfl_sync(0xFFFFFFFFu, mine, (int)p);
-        value = p < k ? value + gw_float(scale ^ (threadIdx.x << (31 - p) & GW_SIGN_BIT)) : value;
+        value = value + gw_float(scale ^ (threadIdx.x << (31 - p) & GW_SIGN_BIT));
     }
     if (threadIdx.x < 256) {
         table[threadIdx.x] = value;
@@ -407,13 +420,25 @@ GW_DEVICE uint32_t look_up(float sum[GW_OWN], const whole_tile &w, float table[2
             __byte_perm(__byte_perm(o[4], o[5], 0x0040), __byte_perm(o[6], o[7], 0x0040), 0x5410);
         turn(&low, &high);
         const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, lane % 2 ? low : high, 1);
-        const uint32_t quad[2] = {lane % 2 ? other : low, lane % 2 ? high : other};
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            sum[8 * half + i] = table[quad[i / 4] >> 8 * (i % 4) & 0xFF];
-        }
+        look_up_quad(sum + 8 * half, lane % 2 ? other : low, table);
+        look_up_quad(sum + 8 * half + 4, lane % 2 ? high : other, table);
     }
-    return k;
+}
+
+/* Returns how many payloads are in the sum. */
+GW_DEVICE uint32_t look_up_some(float sum[GW_OWN], const whole_tile &w, float table[256],
+                                int *sound)
+{
+    if (w.n >= 8) {
+        look_up<8>(sum, w, table, sound);
+        return 8;
+    }
+    if (w.n >= 4) {
+        look_up<4>(sum, w, table, sound);
+        return 4;
+    }
+    look_up<2>(sum, w, table, sound);
+    return 2;
 }
 
 GW_DEVICE void add_octets(float sum[GW_OWN], const whole_tile &w, uint32_t p, int *sound)
@@ -421,7 +446,7 @@ GW_DEVICE void add_octets(float sum[GW_OWN], const whole_tile &w, uint32_t p, in
     const uint32_t scale = scale_of(w, p, sound), odd = threadIdx.x % 2;
 #pragma unroll
     for (int half = 0; half < 2; half++) {
-        const uint32_t mine = octet_of(w, p, half);
+        const uint32_t mine = __ldcs(octets_of(w, p) + 32 * half);
         const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, mine, 1);
         const uint32_t bits = odd ? other >> 4 | (mine & 0xF0) : (mine & 15) | other << 4;
 #pragma unroll
@@ -444,7 +469,7 @@ template <class B> GW_DEVICE void decode_at_once(const B &batch, uint32_t index,
     if (batch.add || w.n == 1) {
         gw_begin_sum<GW_IN_OCTETS>(sum, batch, t, at, batch.s.tile);
     } else {
-        p = look_up(sum, w, table, &sound);
+        p = look_up_some(sum, w, table, &sound);
     }
 #pragma unroll 2
     for (; p < w.n; p++) {
