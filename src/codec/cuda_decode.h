@@ -68,14 +68,13 @@ GW_DEVICE void gw_write_sum(float x[GW_OWN], const B &batch, const gw_span_out &
 {
     const uint32_t by = batch.divisor;
     float top = 0;
-    if (by == 1) {
-    } else if ((by & (by - 1)) == 0) { /* a reciprocal that is exact */
+    if (by != 1 && (by & (by - 1)) == 0) { /* a reciprocal that is exact */
         const float factor = 1 / (float)by;
 #pragma unroll
         for (int i = 0; i < GW_OWN; i++) {
             x[i] *= factor;
         }
-    } else {
+    } else if (by != 1) {
 #pragma unroll
         for (int i = 0; i < GW_OWN; i++) {
             x[i] /= (float)by;

@@ -55,9 +55,8 @@ GW_DEVICE uint32_t gw_code_of(float x, const gw_quantum &b, uint32_t bits, uint3
 /* Codes of the half's two quads. USUAL: b.pre is 1. */
 template <class L, int KIND, int USUAL>
 GW_DEVICE void gw_codes_of(uint32_t quad[2], const float x[8], const gw_quantum &b, uint32_t bits,
-                           uint32_t levels, gw_random_pair k, uint64_t index)
+                           uint32_t levels, gw_random_pair k, uint32_t number)
 {
-    const uint32_t number = gw_random_number(index);
     quad[0] = quad[1] = 0;
 #pragma unroll
     for (uint32_t j = 0; j < 4; j++) {
@@ -124,9 +123,11 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
         const gw_random_pair k = two_pairs ? gw_random_pair_at(t.key, index + first) : usual;
         uint32_t quad[2];
         if (b.pre == 1.0f) {
-            gw_codes_of<L, KIND, 1>(quad, x + 8 * p, b, bits, levels, k, index + first);
+            gw_codes_of<L, KIND, 1>(quad, x + 8 * p, b, bits, levels, k,
+                                    gw_random_number(index + first));
         } else {
-            gw_codes_of<L, KIND, 0>(quad, x + 8 * p, b, bits, levels, k, index + first);
+            gw_codes_of<L, KIND, 0>(quad, x + 8 * p, b, bits, levels, k,
+                                    gw_random_number(index + first));
         }
         gw_put_octets<KIND == GW_FOUR_BITS ? 4 : 0>(image, quad[0], quad[1], first, shape);
         if ((first & (size - 1)) == 0) {
@@ -156,67 +157,111 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
  * block goes over some tiles, reading the next while it works on one, and what it writes passes through no shared memory. */
 enum { GW_STREAM_TILES = 4 };
 
+/* The two words of the thread's 16 numbers; the scale is the warp's. `number` is of its first random word. */
+template <class L>
+GW_DEVICE gw_quantum gw_stream_words(uint32_t words[2], const float x[GW_OWN], gw_random_pair k,
+                                     uint32_t number, gw_cuda_result *result)
+{
+    const uint32_t own[2] = {gw_top_of(x), gw_top_of(x + 8)};
+    const uint32_t top = __reduce_max_sync(0xFFFFFFFFu, own[0] > own[1] ? own[0] : own[1]);
+    const gw_quantum b = gw_quantum_of<L>(top, gw_float(top), 7);
+#pragma unroll
+    for (int p = 0; p < 2; p++) {
+        uint32_t quad[2], low, high;
+        if (b.pre == 1.0f) {
+            gw_codes_of<L, GW_FOUR_BITS, 1>(quad, x + 8 * p, b, 4, 7, k, number + 128 * p);
+        } else {
+            gw_codes_of<L, GW_FOUR_BITS, 0>(quad, x + 8 * p, b, 4, 7, k, number + 128 * p);
+        }
+        (void)gw_swap_octets(&low, &high, quad[0], quad[1], 0);
+        words[p] = low | high << 16;
+    }
+    if (top >= GW_INF_BITS) {
+        gw_count_non_finite(x, result);
+        gw_count_non_finite(x + 8, result);
+    }
+    return b;
+}
+
+/* A tile that is not whole, or not fp32, or not aligned. */
+template <class L>
+GW_DEVICE void gw_stream_short(const gw_span_shared &s, const gw_span_in &t, uint64_t at)
+{
+    const uint32_t m = gw_span_left(t.count, at, GW_TILE), warp = threadIdx.x / 32 * GW_WARP_OWNS;
+    const uint32_t first = gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 0);
+    const uint64_t index = t.first + at + first;
+    float x[GW_OWN];
+    uint32_t words[2];
+    gw_read_quads<GW_IN_PAIRS>(x, t.in, s.dtype, at, m, GW_TILE);
+    const gw_quantum b = gw_stream_words<L>(words, x, gw_random_pair_at(t.key, index),
+                                            gw_random_number(index), t.result);
+    uint8_t *to = t.payload + gw_shape_begin(gw_shape_of(4, 9), at + warp);
+    if (threadIdx.x % 32 == 0 && warp < m) {
+        *(uint32_t *)to = gw_bits(b.scale);
+    }
+#pragma unroll
+    for (uint32_t p = 0; p < 2; p++) {
+        const uint32_t e = first + (threadIdx.x & 1) * 12 + 256 * p;
+        if (e < m) {
+            gw_put_word(to + GW_BUCKET_HEADER + (e - warp) / 2, words[p], (m - e + 1) / 2, 1);
+        }
+    }
+}
+
 template <class L, class B>
 __global__ void __launch_bounds__(256, 4) gw_dither_stream(const __grid_constant__ B batch)
 {
-    const gw_span_shared &s = batch.s;
-    const gw_shape shape = gw_shape_of(4, 9);
-    const uint32_t levels = 7, warp = threadIdx.x / 32 * GW_WARP_OWNS;
+    const uint32_t first = gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 0);
+    const uint32_t warp = threadIdx.x / 32 * GW_WARP_OWNS;
     uint64_t at;
     const gw_span_in &t = batch.tensor[gw_find_tile(batch, &at)];
-    uint64_t era = (t.first + at) >> 33;
-    gw_random_pair k = gw_random_pair_at(t.key, t.first + at);
-    const uint64_t stop = t.count < at + s.tile ? t.count : at + s.tile;
-    float next[GW_OWN];
+    const uint64_t stop = t.count < at + batch.s.tile ? t.count : at + batch.s.tile;
     if (at == 0 && threadIdx.x == 0) {
         t.result->written = t.bytes;
     }
-    gw_read_quads<GW_IN_PAIRS>(next, t.in, s.dtype, at, gw_span_left(stop, at, GW_TILE), GW_TILE);
+    if (batch.s.dtype == GW_F32 && gw_aligned_to(t.in, 16) && at + GW_TILE <= stop) {
+        const float4 *from = (const float4 *)((const float *)t.in + at + first);
+        uint8_t *to = t.payload + gw_shape_begin(gw_shape_of(4, 9), at + warp);
+        uint32_t *mine =
+            (uint32_t *)(to + GW_BUCKET_HEADER + (first - warp + (threadIdx.x & 1) * 12) / 2);
+        uint32_t number = gw_random_number(t.first + at + first);
+        gw_random_pair k = gw_random_pair_at(t.key, t.first + at + first);
+        uint32_t tiles = (uint32_t)((stop - at) / GW_TILE);
+        float4 next[4] = {__ldcs(from), __ldcs(from + 4), __ldcs(from + 64), __ldcs(from + 68)};
+        at += (uint64_t)tiles * GW_TILE;
+#pragma unroll 2
+        for (; tiles > 0; tiles--) {
+            float x[GW_OWN];
+            uint32_t words[2];
+#pragma unroll
+            for (int q = 0; q < 4; q++) {
+                x[4 * q] = next[q].x, x[4 * q + 1] = next[q].y, x[4 * q + 2] = next[q].z,
+                      x[4 * q + 3] = next[q].w;
+            }
+            if (tiles > 1) {
+                from += GW_TILE / 4;
+                next[0] = __ldcs(from), next[1] = __ldcs(from + 4);
+                next[2] = __ldcs(from + 64), next[3] = __ldcs(from + 68);
+            }
+            k.k0 = gw_afresh(k.k0);
+            k.k1 = gw_afresh(k.k1);
+            const gw_quantum b = gw_stream_words<L>(words, x, k, number, t.result);
+            if (threadIdx.x % 32 == 0) {
+                __stcs((uint32_t *)to, gw_bits(b.scale));
+            }
+            __stcs(mine, words[0]);
+            __stcs(mine + 32, words[1]);
+            to += GW_TILE / GW_WARP_OWNS * 260;
+            mine += GW_TILE / GW_WARP_OWNS * 260 / 4;
+            if (number + GW_TILE / 2 < number) { /* another pair from here on */
+                k = gw_random_pair_at(t.key, t.first + at);
+            }
+            number += GW_TILE / 2;
+        }
+    }
 #pragma unroll 1
     for (; at < stop; at += GW_TILE) {
-        const uint32_t m = gw_span_left(stop, at, GW_TILE);
-        const uint64_t index = t.first + at;
-        float x[GW_OWN];
-#pragma unroll
-        for (int i = 0; i < GW_OWN; i++) {
-            x[i] = next[i];
-        }
-        k.k0 = gw_afresh(k.k0);
-        k.k1 = gw_afresh(k.k1);
-        if ((index + warp) >> 33 != era) {
-            era = (index + warp) >> 33;
-            k = gw_random_pair_at(t.key, index + warp);
-        }
-        if (at + GW_TILE < stop) {
-            gw_read_quads<GW_IN_PAIRS>(next, t.in, s.dtype, at + GW_TILE,
-                                       gw_span_left(stop, at + GW_TILE, GW_TILE), GW_TILE);
-        }
-        const uint32_t own[2] = {gw_top_of(x), gw_top_of(x + 8)};
-        const uint32_t top = __reduce_max_sync(0xFFFFFFFFu, own[0] > own[1] ? own[0] : own[1]);
-        const gw_quantum b = gw_quantum_of<L>(top, gw_float(top), levels);
-        uint8_t *to = t.payload + gw_shape_begin(shape, at + warp);
-        if (threadIdx.x % 32 == 0 && warp < m) {
-            *(uint32_t *)to = gw_bits(b.scale);
-        }
-#pragma unroll
-        for (int p = 0; p < 2; p++) {
-            const uint32_t first = gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 2 * p);
-            uint32_t quad[2], low, high;
-            if (b.pre == 1.0f) {
-                gw_codes_of<L, GW_FOUR_BITS, 1>(quad, x + 8 * p, b, 4, levels, k, index + first);
-            } else {
-                gw_codes_of<L, GW_FOUR_BITS, 0>(quad, x + 8 * p, b, 4, levels, k, index + first);
-            }
-            const uint32_t e = gw_swap_octets(&low, &high, quad[0], quad[1], first);
-            if (e < m) {
-                gw_put_word(to + GW_BUCKET_HEADER + (e - warp) / 2, low | high << 16,
-                            (m - e + 1) / 2, 1);
-            }
-        }
-        if (top >= GW_INF_BITS) {
-            gw_count_non_finite(x, t.result);
-            gw_count_non_finite(x + 8, t.result);
-        }
+        gw_stream_short<L>(batch.s, t, at);
     }
 }
 
