@@ -181,6 +181,17 @@ GW_DEVICE float less_scale(float x, float scale)
     return x - gw_float(gw_bits(scale) | (x < 0 && scale > 0 ? GW_SIGN_BIT : 0));
 }
 
+/* Rows of a bucket that may be short, all under way at once; zeros behind the end. */
+GW_DEVICE void read_some(float x[BATCH], const gw_span_shared &s, const gw_span_in &t,
+                         const bucket &b, uint32_t row)
+{
+#pragma unroll
+    for (uint32_t i = 0; i < BATCH; i++) {
+        const uint32_t e = 32 * (row + i) + threadIdx.x % 32;
+        x[i] = e < b.m ? gw_one_source(s, t, b.at + e) : 0.0f;
+    }
+}
+
 /* A tensor's last bucket, read as often as it is needed. */
 GW_DEVICE void short_bucket(const gw_span_shared &s, const gw_span_in &t, const bucket &b)
 {
@@ -188,17 +199,29 @@ GW_DEVICE void short_bucket(const gw_span_shared &s, const gw_span_in &t, const 
     uint32_t signs = 0;
     float sum = 0;
 #pragma unroll 1
-    for (uint32_t row = 0; 32 * row < b.m; row++) {
-        const uint32_t e = 32 * row + lane;
-        take_row(e < b.m ? gw_one_source(s, t, b.at + e) : 0.0f, lane == row % 32, &sum, &signs);
-        if (row % 32 == 31 || 32 * row + 32 >= b.m) {
+    for (uint32_t row = 0; 32 * row < b.m; row += BATCH) {
+        float x[BATCH];
+        read_some(x, s, t, b, row);
+#pragma unroll
+        for (uint32_t i = 0; i < BATCH; i++) {
+            take_row(x[i], lane == (row + i) % 32, &sum, &signs);
+        }
+        if (row % 32 == 32 - BATCH || 32 * (row + BATCH) >= b.m) {
             put_signs(bucket_bytes(t, b), row / 32 * 32, b.m, signs);
         }
     }
     const float scale = scale_from(sum, s, t, b);
 #pragma unroll 1
-    for (uint32_t e = lane; t.after != NULL && e < b.m; e += 32) {
-        t.after[b.at + e] = less_scale(gw_one_source(s, t, b.at + e), scale);
+    for (uint32_t row = 0; t.after != NULL && 32 * row < b.m; row += BATCH) {
+        float x[BATCH];
+        read_some(x, s, t, b, row);
+#pragma unroll
+        for (uint32_t i = 0; i < BATCH; i++) {
+            const uint32_t e = 32 * (row + i) + lane;
+            if (e < b.m) {
+                t.after[b.at + e] = less_scale(x[i], scale);
+            }
+        }
     }
     put_scale(t, b, scale);
 }
@@ -482,7 +505,7 @@ template <class B> GW_DEVICE void decode_at_once(const B &batch, uint32_t index,
 }
 
 template <class B>
-__global__ void __launch_bounds__(512, 2) decode_kernel(const __grid_constant__ B batch)
+__global__ void __launch_bounds__(512, 3) decode_kernel(const __grid_constant__ B batch)
 {
     uint64_t at;
     const uint32_t index = gw_find_tile(batch, &at);
