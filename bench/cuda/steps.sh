@@ -19,7 +19,7 @@ wanted() { [[ " ${stages[*]} " == *" $1 "* ]]; }
 has_header() { echo "#include <$1>" | gcc -E -x c - >/dev/null 2>&1; }
 mkdir -p "$build/core" "$out"
 
-# The whole core in scalar C, as a library and for the C test.
+# The whole core, as a library and for the C test.
 build_core() {
     local cflags=(-std=c11 -O2 -fPIC -ffp-contract=off -I"$build/list" -Isrc -Iinclude -Itests) libs=(-lpthread -lm -ldl) files
     mkdir -p "$build/list/codec"
@@ -31,9 +31,18 @@ build_core() {
     else
         grep -v lowrank src/codec/list.def >"$build/list/codec/list.def"
     fi
-    files=$(ls src/{adapt,base,codec,coll,comm,feedback,plan,route,step,wire}/*.c | grep -v -e _avx -e _neon -e comm/mpi)
+    [ "$(uname -m)" != x86_64 ] || cflags+=(-DGW_HAVE_AVX2 -DGW_HAVE_AVX512)
+    files=$(ls src/{adapt,base,codec,coll,comm,feedback,plan,route,step,wire}/*.c | grep -v -e _neon -e comm/mpi)
+    [ "$(uname -m)" = x86_64 ] || files=$(echo "$files" | grep -v -e _avx)
     [ -n "$(grep lowrank "$build/list/codec/list.def")" ] || files=$(echo "$files" | grep -v -e lowrank)
-    echo "$files" | xargs -P "$(nproc)" -I{} bash -c "gcc ${cflags[*]} -c {} -o $build/core/\$(echo {} | tr / _).o"
+    for file in $files; do # flags as in cmake/flags.cmake
+        local isa=()
+        case $file in
+        *_avx2.c) isa=(-mavx2 -mf16c) ;;
+        *_avx512.c) isa=(-mavx512f -mavx512bw -mavx512dq -mavx512vl -mf16c -mprefer-vector-width=512) ;;
+        esac
+        echo "gcc ${cflags[*]} ${isa[*]} -c $file -o $build/core/$(echo "$file" | tr / _).o"
+    done | xargs -P "$(nproc)" -d '\n' -n 1 bash -c
     gcc -shared -o "$build/libgradwire.so" "$build"/core/src_*.o "${libs[@]}"
     if has_header cmocka.h && has_header cblas.h; then
         gcc "${cflags[@]}" -DGW_TESTS_EMULATED='""' -o "$build/test_step_device" tests/step/test_device.c \

@@ -133,10 +133,13 @@ gw_status gw_there_keep(gw_exchange *x, gw_why *why)
             continue;
         }
         k->place = x->config.place;
-        status = gw_cuda_allocate(k->place, bytes, 0, (void **)&k->r, why);
+        void *r = NULL, *after = NULL;
+        status = gw_cuda_allocate(k->place, bytes, 0, &r, why);
         if (status == GW_OK) {
-            status = gw_cuda_allocate(k->place, bytes, 0, (void **)&k->after, why);
+            status = gw_cuda_allocate(k->place, bytes, 0, &after, why);
         }
+        k->r = r;
+        k->after = after;
         if (status == GW_OK) {
             const gw_feedback_keeper keeper = {k, fetch, put};
             status = gw_feedback_keep(x->config.store, x->slot[i], &keeper, why);

@@ -13,7 +13,7 @@ static const char *const casts[] = {
 
 /* ---- memory ---- */
 
-gw_status gw_device_allocate(gw_step *s, size_t bytes, int pinned, void **out, gw_why *why)
+gw_status gw_device_allocate(const gw_step *s, size_t bytes, int pinned, void **out, gw_why *why)
 {
     if (gw_step_on_device(s)) {
         return gw_cuda_allocate(s->config.place, bytes, pinned, out, why);
@@ -22,7 +22,7 @@ gw_status gw_device_allocate(gw_step *s, size_t bytes, int pinned, void **out, g
     return *out != NULL ? GW_OK : GW_FAIL(why, GW_ERR_MEMORY, "no memory: %zu bytes", bytes);
 }
 
-void gw_device_free(gw_step *s, void *memory, int pinned)
+void gw_device_free(const gw_step *s, void *memory, int pinned)
 {
     if (gw_step_on_device(s)) {
         gw_cuda_free(s->config.place, memory, pinned);
@@ -56,8 +56,9 @@ gw_status gw_device_open(gw_step *s, gw_why *why)
         }
     }
     for (int i = 0; i < 2 && gw_step_on_device(s) && status == GW_OK; i++) {
-        status =
-            gw_cuda_allocate(at, STAGING * sizeof(float), 1, (void **)&s->device.staging[i], why);
+        void *staging = NULL;
+        status = gw_cuda_allocate(at, STAGING * sizeof(float), 1, &staging, why);
+        s->device.staging[i] = staging;
     }
     return status == GW_OK && gw_step_on_device(s) ? gw_cuda_stream_open(at, &s->device.side, why)
                                                    : status;
@@ -108,12 +109,15 @@ static gw_status make_lists(gw_step *s, gw_why *why)
     if (d->sources == NULL || d->sinks == NULL || d->payloads == NULL) {
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for %u layers", n);
     }
-    const gw_status status =
-        gw_cuda_allocate(at, n * sizeof *d->results, 0, (void **)&d->results, why);
-    d->room = n;
-    return status == GW_OK ? gw_cuda_allocate(at, n * sizeof *d->results_here, 1,
-                                              (void **)&d->results_here, why)
-                           : status;
+    void *there = NULL, *here = NULL;
+    gw_status status = gw_cuda_allocate(at, n * sizeof *d->results, 0, &there, why);
+    if (status == GW_OK) {
+        status = gw_cuda_allocate(at, n * sizeof *d->results_here, 1, &here, why);
+    }
+    d->results = there;
+    d->results_here = here;
+    d->room = status == GW_OK ? n : 0;
+    return status;
 }
 
 gw_status gw_device_prepare(gw_step *s, gw_why *why)

@@ -147,11 +147,12 @@ static gw_status close_fusion(gw_step *s, gw_fusion *f, gw_why *why)
     (void)gw_route_parse(&all.route, "dense", NULL);
     gw_exchange_config config = exchange_config(s, &all);
     config.store = NULL;
-    gw_status status =
-        gw_device_allocate(s, (size_t)f->elements * sizeof(float), 0, (void **)&f->values, why);
+    void *values = NULL;
+    gw_status status = gw_device_allocate(s, (size_t)f->elements * sizeof(float), 0, &values, why);
     if (status != GW_OK) {
         return status;
     }
+    f->values = values;
     status = gw_exchange_create(&config, &f->exchange, why);
     s->tasks[s->n_tasks++] =
         (gw_task){f->exchange, UINT32_MAX, (uint32_t)(f - s->fusions), 0, f->elements};
@@ -189,8 +190,9 @@ static gw_status make_tasks(gw_step *s, gw_why *why)
         }
         pieces += l->n_pieces + 1;
         if (status == GW_OK && l->dtype != GW_F32 && l->widened == NULL) {
-            status = gw_device_allocate(s, (size_t)l->elements * sizeof(float), 0,
-                                        (void **)&l->widened, why);
+            void *widened = NULL;
+            status = gw_device_allocate(s, (size_t)l->elements * sizeof(float), 0, &widened, why);
+            l->widened = widened;
         }
     }
     s->tasks = calloc((size_t)pieces + 1, sizeof *s->tasks);
@@ -221,7 +223,8 @@ static gw_status make_tasks(gw_step *s, gw_why *why)
 /* ---- memory ---- */
 
 /* Else it stays: fresh pages are slow. */
-static gw_status make_larger(gw_step *s, gw_workspace *w, size_t need, int pinned, gw_why *why)
+static gw_status make_larger(const gw_step *s, gw_workspace *w, size_t need, int pinned,
+                             gw_why *why)
 {
     if (w->data != NULL && w->size >= need) {
         return GW_OK;

@@ -147,8 +147,8 @@ void gw_device_close(gw_step *s);
 gw_status gw_device_prepare(gw_step *s, gw_why *why);
 void gw_device_settle(gw_step *s); /* waits for all work of the lanes */
 /* Memory for values, where gradients lie; or, `pinned`, for what the host works on. gw_pages_allocate without a device. */
-gw_status gw_device_allocate(gw_step *s, size_t bytes, int pinned, void **out, gw_why *why);
-void gw_device_free(gw_step *s, void *memory, int pinned);
+gw_status gw_device_allocate(const gw_step *s, size_t bytes, int pinned, void **out, gw_why *why);
+void gw_device_free(const gw_step *s, void *memory, int pinned);
 /* The lane goes on behind the layers' gradients, which become fp32 one behind the other at `values`, unless they lie
  * there. */
 gw_status gw_device_gather(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,

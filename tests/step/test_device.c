@@ -86,7 +86,7 @@ static int same_numbers(const steps_layer *l, const void *a, const void *b)
                    : l->dtype == GW_F16 ? gw_f32_from_f16(half)
                                         : gw_f32_from_bf16(half);
         }
-        if (memcmp(&x[0], &x[1], sizeof x[0]) != 0 && !(isnan(x[0]) && isnan(x[1]))) {
+        if (gw_bits(x[0]) != gw_bits(x[1]) && !(isnan(x[0]) && isnan(x[1]))) {
             print_error("element %llu: %.9g on the host, %.9g on the device\n",
                         (unsigned long long)i, (double)x[0], (double)x[1]);
             return 0;

@@ -47,8 +47,7 @@ struct machine {
     gw_emulated_stream usual = {0}; /* the stream NULL */
 };
 
-/* Never destroyed: threads may still be inside when the process ends. */
-machine &m = *new machine;
+machine m;
 
 thread_local int current;
 
