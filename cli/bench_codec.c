@@ -14,6 +14,7 @@
 #include <gradwire/gradwire.h>
 
 #include "bench_codec.h"
+#include "bench_codec_cuda.h"
 #include "bench_reference.h"
 #include "exec.h"
 #include "generate.h"
@@ -32,7 +33,7 @@ typedef struct values {
     gw_isa isa;
     unsigned threads;
     bool feedback;
-    const char *device;
+    const char *device, *cuda;
 } values;
 
 static const gw_cli_option OPTIONS[] = {
@@ -43,7 +44,10 @@ static const gw_cli_option OPTIONS[] = {
      "encode with feedback, beside r2 = r + g"},
     {"steps", 0, GW_CLI_U64, offsetof(values, steps), "N",
      "steps before timing, for a residual in steady state (40)"},
-    {"device", 0, GW_CLI_TEXT, offsetof(values, device), "D", "cpu"},
+    {"device", 0, GW_CLI_TEXT, offsetof(values, device), "D",
+     "cpu or cuda (cpu); cuda beside a copy on the device"},
+    {"cuda", 0, GW_CLI_TEXT, offsetof(values, cuda), "FILE",
+     "libgradwire_cuda (where the system looks)"},
     {"threads", 0, GW_CLI_THREADS, offsetof(values, threads), "T",
      "threads, of the references too (1)"},
 };
@@ -60,7 +64,8 @@ static const gw_cli_page PAGE = {
         "two products by BLAS alone. Without SPEC: the\n"
         "usual ones.",
     .example = "  gradwire bench codec natural:bits=8 dither:bits=4 -n 64Mi\n"
-               "  gradwire bench codec --isa avx2 --threads 2 --json",
+               "  gradwire bench codec --isa avx2 --threads 2 --json\n"
+               "  gradwire bench codec --device cuda --feedback",
     .options = OPTIONS,
     .n_options = sizeof OPTIONS / sizeof OPTIONS[0],
 };
@@ -499,6 +504,25 @@ static int add_subjects(bench *b, char **words, size_t n_words)
     return GW_CLI_GO_ON;
 }
 
+static bool run_on_cuda(const bench *b, const values *v, bool json)
+{
+    const char *specs[MAX_SPECS];
+    gw_params params[MAX_SPECS];
+    for (size_t i = 0; i < b->n_subjects; i++) {
+        specs[i] = b->subjects[i].spec;
+        params[i] = b->subjects[i].params;
+    }
+    return gw_cli_bench_codec_cuda(&(gw_cli_cuda_wish){.library = v->cuda,
+                                                       .n = b->n,
+                                                       .rounds = b->rounds,
+                                                       .steps = b->steps,
+                                                       .feedback = b->feedback,
+                                                       .json = json,
+                                                       .specs = specs,
+                                                       .params = params,
+                                                       .n_specs = b->n_subjects});
+}
+
 int gw_cli_bench_codec(int argc, char **argv)
 {
     gw_cli_args args;
@@ -507,8 +531,12 @@ int gw_cli_bench_codec(int argc, char **argv)
     if (status != GW_CLI_GO_ON) {
         return status;
     }
-    if (strcmp(v.device, "cpu") != 0) {
-        return gw_cli_misuse(&PAGE, "--device %s: this build has cpu only", v.device);
+    const bool on_cuda = strcmp(v.device, "cuda") == 0;
+    if (!on_cuda && strcmp(v.device, "cpu") != 0) {
+        return gw_cli_misuse(&PAGE, "--device %s: cpu or cuda", v.device);
+    }
+    if (on_cuda && (v.threads != 1 || v.isa != GW_ISA_AUTO)) {
+        return gw_cli_misuse(&PAGE, "--threads and --isa are the cpu's");
     }
     if (v.n == 0 || v.n > (uint64_t)1 << 34 || v.rounds == 0 || v.rounds > MAX_ROUNDS) {
         return gw_cli_misuse(&PAGE, "-n takes 1 to 16Gi, --rounds 1 to %d", MAX_ROUNDS);
@@ -525,7 +553,9 @@ int gw_cli_bench_codec(int argc, char **argv)
     b->feedback = v.feedback;
     b->steps = v.steps;
     status = add_subjects(b, args.words, args.n_words);
-    if (status == GW_CLI_GO_ON) {
+    if (status == GW_CLI_GO_ON && on_cuda) {
+        status = run_on_cuda(b, &v, args.json) ? GW_CLI_DONE : GW_CLI_FAILED;
+    } else if (status == GW_CLI_GO_ON) {
         const bool fine = gw_cli_exec_open(v.isa, v.threads, &b->exec) && prepare(b) &&
                           run(b, args.talk) && (args.json ? print_json(b) : print_table(b));
         status = fine ? GW_CLI_DONE : GW_CLI_FAILED;

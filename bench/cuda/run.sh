@@ -38,9 +38,9 @@ build_all() {
         cflags+=(-DGW_TESTS_NO_BLAS)
     fi
     local names sources=(src/base/{arena,convert,cpu,name,pages,pool,status,why}.c
-        src/codec/{bucket,codec,cuda_load,list,rounds,spec,sum,values}.c tests/support/gen.c tests/cuda/check.c tests/cuda/hostile.c)
+        src/codec/{bucket,codec,cuda_load,cuda_memory,list,rounds,spec,sum,values}.c tests/support/gen.c tests/cuda/check.c tests/cuda/hostile.c)
     names=$(sed -n 's/^GW_CODEC([0-9]*, *\([a-z]*\))$/\1/p' "$build/list/codec/list.def")
-    local cuda=(src/codec/cuda_table.cu)
+    local cuda=(src/codec/cuda_table.cu src/codec/cuda_runtime.cu)
     for name in $names; do
         sources+=("src/codec/$name.c")
         [ ! -f "src/codec/$name.cu" ] || cuda+=("src/codec/$name.cu")

@@ -4,6 +4,7 @@
 #define GRADWIRE_COLL_H
 
 #include "gradwire/comm.h"
+#include "gradwire/cuda.h"
 #include "gradwire/feedback.h"
 #include "gradwire/route.h"
 
@@ -15,6 +16,9 @@ extern "C" {
  * ranks; those on different lanes overlap. */
 typedef struct gw_lane {
     gw_comm *flat, *intra, *inter; /* the last two may be NULL for flat routes */
+    /* of exchanges in a device's memory: its own stream, two events, and device memory, aligned to 256 */
+    void *stream, *begun, *ended;
+    gw_workspace there;
 } gw_lane;
 
 typedef struct gw_exchange gw_exchange;
@@ -32,6 +36,11 @@ typedef struct gw_exchange_config {
     uint32_t store_tensor, piece;
     /* 1: half the route, as far as where every member of the flat group has the sum of its own piece */
     int sharded;
+    /* Where the values lie. In a device's memory, steps @gpu code there and their residuals stay there; for all else, sums
+     * of numbers and steps @cpu, values come to the host and go back. Bits are the same. What the device cannot do with the
+     * same bits (codecs with rounds.h, more than GW_CUDA_MAX_PAYLOADS payloads) is done as if @cpu:
+     * gw_exchange_stats.coded_on says so. Messages are the host's in any case. */
+    gw_cuda_place place;
     /* NULL, or the exchange of the same tensor and piece whose place this one takes: residuals of the same encode
      * points and elements stay where they are, and what the codecs' states have in common goes on. It can only be
      * destroyed from then on, with `retire`. */
@@ -44,20 +53,27 @@ typedef struct gw_exchange_stats {
     uint64_t bytes_sent[GW_LINKS];         /* to other ranks, by link; seals and lengths included */
     uint64_t payload_bytes;                /* of this rank's own encodings */
     gw_report report;                      /* of this rank's own encodings */
-    int finite; /* 1: all of the result is, which every rank sees alike */
+    int finite;          /* 1: all of the result is, which every rank sees alike */
+    uint32_t coded_on;   /* gw_device: where this rank encoded and decoded */
+    double copy_seconds; /* values between host and device; payloads count as coding */
 } gw_exchange_stats;
 
 GW_API gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out,
                                     gw_why *why);
 /* Residuals stay in the store, retired if `retire`: they are handed over with the next gradient. */
 GW_API void gw_exchange_destroy(gw_exchange *exchange, int retire);
-GW_API size_t gw_exchange_workspace(const gw_exchange *exchange); /* bytes */
+GW_API size_t gw_exchange_workspace(const gw_exchange *exchange); /* bytes; pinned for a device */
+GW_API size_t gw_exchange_workspace_there(const gw_exchange *exchange); /* of a device's memory */
 GW_API const gw_program *gw_exchange_program(const gw_exchange *exchange);
 /* What the first encode point holds, and of which elements; NULL: no residual. Valid until the next commit. */
 GW_API const float *gw_exchange_residual(const gw_exchange *exchange, gw_range *range);
 
-/* `values`: element `first` and on, fp32; they become the sum over all ranks, over the divisor. `stream`: seed, step and tensor.
- * Lane, workspace and values are the exchange's until it is done and committed or rolled back. */
+/* Of a device's exchange that is done, where the result also lies on the host; NULL: nowhere. */
+GW_API const float *gw_exchange_values_here(const gw_exchange *exchange);
+
+/* `values`: element `first` and on, fp32, where config.place says; they become the sum over all ranks, over the divisor. `stream`: seed, step and tensor.
+ * Lane, workspace and values are the exchange's until it is done and committed or rolled back. On a device it begins
+ * behind what the lane's stream was given, and when it is done so is all work on the device. */
 GW_API gw_status gw_exchange_begin(gw_exchange *exchange, const gw_lane *lane, float *values,
                                    const gw_stream *stream, gw_workspace workspace, gw_why *why);
 /* Goes on as far as one piece of work; *done when the sum is there, *moved if anything happened. After a

@@ -83,6 +83,45 @@ GW_API gw_status gw_cuda_decode(const gw_cuda *cuda, void *stream, const gw_para
                                 const gw_cuda_sink *tensors, size_t n, gw_workspace workspace,
                                 gw_why *why);
 
+/* ---- memory, streams and events: what a runtime needs around the codecs ---- */
+
+/* Where something lies: a device, by its number; or with no library the host. */
+typedef struct gw_cuda_place {
+    const gw_cuda *cuda;
+    int device;
+} gw_cuda_place;
+
+/* Calls that launch (encode, decode) want their device to be the calling thread's: this makes it so. `before`: what
+ * it was, to be set again in another's thread; may be NULL. All calls below leave it as it was. */
+GW_API gw_status gw_cuda_use(gw_cuda_place at, int *before, gw_why *why);
+
+/* Memory of the device, aligned to 256; or `pinned` memory of the host, to and from which copies do not wait. May wait
+ * for the device. Never NULL for want of bytes. */
+GW_API gw_status gw_cuda_allocate(gw_cuda_place at, size_t bytes, int pinned, void **out,
+                                  gw_why *why);
+GW_API void gw_cuda_free(gw_cuda_place at, void *memory, int pinned); /* accepts NULL */
+
+/* A stream that waits for no other, before those of the usual priority; events that know when they were. */
+GW_API gw_status gw_cuda_stream_open(gw_cuda_place at, void **stream, gw_why *why);
+GW_API void gw_cuda_stream_close(gw_cuda_place at, void *stream); /* accepts NULL */
+GW_API gw_status gw_cuda_event_open(gw_cuda_place at, void **event, gw_why *why);
+GW_API void gw_cuda_event_close(gw_cuda_place at, void *event); /* accepts NULL */
+
+/* The event is done when all is that `stream` was given so far. */
+GW_API gw_status gw_cuda_record(gw_cuda_place at, void *event, void *stream, gw_why *why);
+/* What `stream` is given next begins when the event is done. */
+GW_API gw_status gw_cuda_follow(gw_cuda_place at, void *stream, void *event, gw_why *why);
+GW_API gw_status gw_cuda_done(gw_cuda_place at, void *event, int *done, gw_why *why);
+GW_API gw_status gw_cuda_wait(gw_cuda_place at, void *stream, gw_why *why); /* for all of it */
+/* Between two events that are done. */
+GW_API gw_status gw_cuda_elapsed(gw_cuda_place at, void *from, void *to, double *seconds,
+                                 gw_why *why);
+
+/* From and to either memory, behind what `stream` was given; both belong to the copy until it is done. */
+GW_API gw_status gw_cuda_copy(gw_cuda_place at, void *stream, void *to, const void *from,
+                              size_t bytes, gw_why *why);
+GW_API gw_status gw_cuda_clear(gw_cuda_place at, void *stream, void *to, size_t bytes, gw_why *why);
+
 #ifdef __cplusplus
 }
 #endif

@@ -39,6 +39,10 @@ typedef struct gw_step_config {
      * is encoded) becomes the mean; the rest is undefined. Routes begin with encode, flat:alltoall or with
      * flat:reduce_scatter; fuse_below is 0. Whether a piece is finite only its rank sees. */
     int sharded;
+    /* Where all gradients lie; all zero: on the host. On a device, steps @gpu of a route code there, residuals of those
+     * stay there, and all else is brought to the host and back (coll.h); bits are those of a step on the host. The
+     * comm is the host's. */
+    gw_cuda_place place;
 } gw_step_config;
 
 /* Called by all ranks, with the same seed, lanes, piece, fuse_below and ranks_per_node: else GW_ERR_DISAGREE, and
@@ -69,6 +73,11 @@ GW_API gw_status gw_step_agree(gw_step *step, gw_why *why);
 GW_API gw_status gw_step_post(gw_step *step, uint32_t layer, const gw_tensor *gradient,
                               gw_why *why);
 
+/* The same for a step on a device: the gradient is ready when what `stream` (cudaStream_t) was given so far is done;
+ * gw_step_post means the default stream, NULL. When the layer has arrived all work on it is done. */
+GW_API gw_status gw_step_post_after(gw_step *step, uint32_t layer, const gw_tensor *gradient,
+                                    void *stream, gw_why *why);
+
 typedef struct gw_step_result {
     uint64_t number; /* of the step */
     /* Layers that arrived with a NaN or infinity, on every rank alike; their residuals are what they were. */
@@ -95,6 +104,8 @@ typedef struct gw_layer_stats {
     double rel_error; /* of coding this rank's gradient once, without residual; NaN: not measured */
     uint64_t non_finite; /* in this rank's own gradient, as far as a codec saw it */
     int fused;
+    uint32_t coded_on;   /* gw_device of its codings; 0: it is not coded */
+    double copy_seconds; /* gradients between device and host */
 } gw_layer_stats;
 /* At any time. A layer whose stats are of this step has arrived: its mean is there and may be read, though whether
  * the step is good is only known by wait. */

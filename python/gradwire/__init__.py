@@ -10,9 +10,11 @@ import atexit
 import datetime
 import sys
 
+import torch.distributed as dist
+
 from . import plan as _plan
 from .library import GradwireError, version
-from .session import Session, say_together
+from .session import Session, gather, say_together
 
 __all__ = ["GradwireError", "attach", "detach", "load_state_dict", "profile", "state_dict", "stats", "summary", "version"]
 
@@ -70,7 +72,7 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
 
 
 def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, options):
-    from . import ddp
+    from . import ddp, device
 
     if residual is not None:
         raise GradwireError("residual= is for fully_shard; with DDP codecs that want feedback always have it")
@@ -78,16 +80,23 @@ def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet,
 
     def prepare():
         layers, parameters = ddp.layers_of(model)
+        where = device.of(parameters, [layer.name for layer in layers])
+        for layer in layers:
+            layer.coder = "@gpu" if where is not None else ""
         _plan.choose(layers, what, route, rules, dense_below)
         hook = getattr(model, "_gradwire_hook", None) or ddp.Hook(model)
         model._gradwire_hook = hook
-        return layers, parameters, hook
+        return layers, parameters, hook, where
 
     group = model.process_group
-    layers, parameters, hook = say_together(group, prepare)
+    layers, parameters, hook, where = say_together(group, prepare)
+    reasons = gather(group, where.why if where is not None else None)
+    if dist.get_rank(group) == 0:
+        device.warn(reasons)
     # a plan decides for small layers too; else they go together
     fuse_below = 0 if _plan.is_file(what) else dense_below
-    session = Session(layers, group, fuse_below=fuse_below, scaler=scaler, adapt=what if _plan.adapts(what) else None, **options)
+    session = Session(layers, group, fuse_below=fuse_below, scaler=scaler, device=where, adapt=what if _plan.adapts(what) else None,
+                      **options)
     hook.use(session, parameters)
     return _Attached(model, hook, session, what, quiet)
 
@@ -149,13 +158,15 @@ def load_state_dict(state, model=None):
 # ---- statistics ----
 
 def stats(model=None, layers=False):
-    """What was sent and what it cost, by this rank, in all steps since attach. With `layers` also each layer's last step."""
+    """What was sent and what it cost, by this rank, in all steps since attach; where gradients lie (`device`) and may be coded
+    (`coding`), and what carries payloads (`carrier`). With `layers` also each layer's last step."""
     attached = _find(model)
     totals = attached.session.totals
     found = {"steps": totals.steps, "skipped": totals.skipped, "bytes_sent": totals.bytes_sent,
              "dense_bytes": totals.dense_bytes_sent, "encode_seconds": totals.encode_seconds,
              "decode_seconds": totals.decode_seconds, "exchange_seconds": totals.exchange_seconds,
-             "ratio": totals.dense_bytes_sent / totals.bytes_sent if totals.bytes_sent else 1.0}
+             "ratio": totals.dense_bytes_sent / totals.bytes_sent if totals.bytes_sent else 1.0,
+             **attached.session.where()}
     if attached.session.adapts:
         found["adapt"] = attached.session.last_choice()
     if layers:

@@ -45,8 +45,6 @@ def layers_of(ddp):
         name = clean(name)
         if parameter.dtype not in DTYPES:
             raise GradwireError(f"parameter '{name}' is {parameter.dtype}; float32, float16 and bfloat16 are supported")
-        if parameter.device.type != "cpu":
-            raise GradwireError(f"parameter '{name}' is on {parameter.device}; only the CPU is supported yet")
         layers.append(Layer(name, memory_dims(parameter), parameter.dtype, parameter.numel()))
         parameters.append(parameter)
     if not layers:
@@ -84,7 +82,7 @@ class Hook:
             raise GradwireError("a bucket of sparse gradients: not supported")
         layers = [self._layer_of[id(p)] for p in bucket.parameters()]
         for layer, gradient in zip(layers, bucket.gradients()):
-            session.post(layer, gradient.data_ptr())
+            session.post_tensor(layer, gradient)
         self._seen += layers
         last = bucket.is_last()
         if last:

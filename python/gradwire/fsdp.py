@@ -146,6 +146,7 @@ class Fsdp:
         self.group = found[0][1].mesh_info.shard_process_group
         self.rank, self.ranks = dist.get_rank(self.group), dist.get_world_size(self.group)
         names = {id(p): clean(name) for name, p in module.named_parameters()}
+        self.device = next(module.parameters()).device
         self.layers, all_parts = [], []
         for _, group in found:
             all_parts.append(parts_of(group, names, self.ranks))
@@ -195,6 +196,9 @@ class Fsdp:
         for session in (s.session for s in self._scatters):  # what half a dense route would have sent
             total.dense_bytes_sent -= session.totals.dense_bytes_sent // 2
         return total
+
+    def where(self):
+        return {**self._scatters[0].session.where(), "device": str(self.device)}
 
     @property
     def on_step(self):

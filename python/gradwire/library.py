@@ -39,11 +39,15 @@ class Tensor(Structure):
     _fields_ = [("data", c_void_p), ("count", c_size_t), ("dtype", c_int)]
 
 
+class Place(Structure):
+    _fields_ = [("cuda", c_void_p), ("device", c_int)]
+
+
 class StepConfig(Structure):
     _fields_ = [("comm", c_void_p), ("seed", c_uint64), ("piece", c_uint64), ("fuse_below", c_uint64),
                 ("timeout", c_double), ("ranks_per_node", c_uint32), ("lanes", c_uint32), ("threads", c_uint32),
                 ("isa", c_int), ("own_thread", c_int), ("sum", c_int), ("measure_error", c_int),
-                ("all_or_nothing", c_int), ("sharded", c_int)]
+                ("all_or_nothing", c_int), ("sharded", c_int), ("place", Place)]
 
 
 class StepResult(Structure):
@@ -56,7 +60,7 @@ class LayerStats(Structure):
     _fields_ = [("step", c_uint64), ("posted", c_double), ("begun", c_double), ("arrived", c_double),
                 ("encode_seconds", c_double), ("decode_seconds", c_double), ("bytes_sent", c_uint64 * 2),
                 ("dense_bytes_sent", c_uint64), ("payload_bytes", c_uint64), ("rel_error", c_double),
-                ("non_finite", c_uint64), ("fused", c_int)]
+                ("non_finite", c_uint64), ("fused", c_int), ("coded_on", c_uint32), ("copy_seconds", c_double)]
 
 
 class Message(Structure):
@@ -102,6 +106,7 @@ _SIGNATURES = {
     "gw_codec_grain": (c_size_t, [POINTER(Params)]),
     "gw_route_parse": (c_int, [POINTER(Route), c_char_p, _why]),
     "gw_range_cut": (Range, [Range, c_uint64, c_uint32, c_uint32]),
+    "gw_cuda_open": (c_int, [c_char_p, POINTER(c_void_p), _why]),
     "gw_hosted_create": (c_int, [c_uint32, c_uint32, POINTER(c_void_p), _why]),
     "gw_hosted_comm": (c_void_p, [c_void_p]),
     "gw_hosted_take": (c_int, [c_void_p, POINTER(Work), _why]),
@@ -115,7 +120,7 @@ _SIGNATURES = {
     "gw_step_plan": (c_int, [c_void_p, c_uint32, POINTER(Params), POINTER(Route), _why]),
     "gw_step_order": (c_int, [c_void_p, POINTER(c_uint32), c_size_t, _why]),
     "gw_step_agree": (c_int, [c_void_p, _why]),
-    "gw_step_post": (c_int, [c_void_p, c_uint32, POINTER(Tensor), _why]),
+    "gw_step_post_after": (c_int, [c_void_p, c_uint32, POINTER(Tensor), c_void_p, _why]),
     "gw_step_wait_layers": (c_int, [c_void_p, POINTER(c_uint32), c_size_t, _why]),
     "gw_step_wait": (c_int, [c_void_p, POINTER(StepResult), _why]),
     "gw_step_stats": (c_int, [c_void_p, c_uint32, POINTER(LayerStats)]),
@@ -150,6 +155,7 @@ def _load():
     for place in places:
         if place.exists():
             library = ctypes.CDLL(str(place))
+            library.gradwire_folder = place.resolve().parent
             for name, (result, arguments) in _SIGNATURES.items():
                 function = getattr(library, name, None)
                 if function is None:
@@ -161,6 +167,11 @@ def _load():
 
 
 lib = _load()
+
+
+def folder():
+    """Where the library is."""
+    return lib.gradwire_folder
 
 
 def check(status, why, about=""):

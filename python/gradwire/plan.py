@@ -13,6 +13,7 @@ class Layer:
     def __init__(self, name, dims, dtype, elements):
         self.name, self.dims, self.dtype, self.elements = name, dims, dtype, elements
         self.spec, self.route = None, "dense"
+        self.coder = ""  # "@gpu": where a route that does not say codes
 
     def go(self, spec, route=None):
         self.spec = None if spec in (None, "dense") else with_shape(spec, self.dims)
@@ -23,6 +24,8 @@ class Layer:
         params = parse_params(self.spec)
         flags = lib.gw_params_flags(byref(params))
         self.route = route or ("sum" if flags & FLAG_ROUNDS else "gather" if flags & FLAG_WANTS_FEEDBACK else "sra")
+        if not set(self.route) & set("@:") and "dense" not in self.route:  # a name, of a route that codes
+            self.route += self.coder
         parse_route(self.route)
 
 

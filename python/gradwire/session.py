@@ -10,20 +10,21 @@ import torch
 import torch.distributed as dist
 
 from .carrier import Carrier
-from .library import BF16, ERR_TIMEOUT, F16, F32, GradwireError, Blob, Decision, LayerStats, Params, Route, StepConfig, StepResult, Tensor, Told, Why
-from .library import check, lib, parse_params, parse_route, print_params
+from .library import BF16, ERR_TIMEOUT, F16, F32, GradwireError, Blob, Decision, LayerStats, Params, Place, Route, StepConfig, StepResult
+from .library import Tensor, Told, Why, check, lib, parse_params, parse_route, print_params
 
 DTYPES = {torch.float32: F32, torch.float16: F16, torch.bfloat16: BF16}
 _numbers = {}  # of sessions by group, the same on all its ranks: keys of the store
 
 
 def own_group(group, timeout):
-    """A process group of the same ranks, for our calls alone; a store to leave a last word in; whom it is named after."""
+    """A process group of the same ranks, for our calls alone; whom it is named after. Payloads are in host memory, so that beside
+    nccl it is one of gloo."""
     backend = dist.get_backend(group)
-    if "gloo" in backend or backend == "undefined":
+    if any(name in backend for name in ("gloo", "nccl", "undefined")):
         backend = "gloo"
-    elif backend not in ("mpi", "gloo"):
-        raise GradwireError(f"backend '{backend}' is not supported yet: gradients on the CPU, with gloo or mpi")
+    elif backend != "mpi":
+        raise GradwireError(f"backend '{backend}' is not supported yet: gloo, mpi and nccl are")
     ranks = [global_rank(group, i) for i in range(dist.get_world_size(group))]
     options = {"backend": backend, "timeout": timeout}
     if len(ranks) < dist.get_world_size():
@@ -74,7 +75,9 @@ def ranks_per_node(names):
 def make_carrier(group, timeout):
     nodes = ranks_per_node(gather(group, socket.gethostname()))
     own, members = own_group(group, 2 * timeout + datetime.timedelta(seconds=30))  # a step's timeout comes first
-    return Carrier(own, dist.get_rank(group), dist.get_world_size(group), job_store(), number_of(members), nodes)
+    carrier = Carrier(own, dist.get_rank(group), dist.get_world_size(group), job_store(), number_of(members), nodes)
+    carrier.backend = "mpi" if dist.get_backend(group) == "mpi" else "gloo"
+    return carrier
 
 
 def say_together(group, make):
@@ -112,8 +115,9 @@ class Session:
     """Layers are told apart by number: their place in `layers`, which is the order of the wire at first."""
 
     def __init__(self, layers, group, *, seed, timeout, lanes, threads, piece, fuse_below, scaler=None, measure_error=False,
-                 sharded=False, total=False, carrier=None, adapt=None):
+                 sharded=False, total=False, carrier=None, device=None, adapt=None):
         self.layers, self.scaler, self.totals = layers, scaler, Totals()
+        self.device, self._pinned = device, {}  # pinned: of gradients on a device that are coded here, by layer
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
         self.group = group
         self._step, self._scale, self._error = c_void_p(), None, None
@@ -124,6 +128,8 @@ class Session:
                             timeout=timeout.total_seconds(), ranks_per_node=self._carrier.ranks_per_node, lanes=lanes, threads=threads,
                             own_thread=1, sum=int(total), measure_error=int(measure_error),
                             all_or_nothing=int(scaler is not None), sharded=int(sharded))
+        if device is not None and device.cuda is not None:
+            config.place = Place(device.cuda, device.index)
         why = Why()
         try:
             check(lib.gw_step_create(byref(config), byref(self._step), byref(why)), why)
@@ -135,7 +141,7 @@ class Session:
         except GradwireError:
             self._free()
             raise
-        self._posted, self._finisher = queue.SimpleQueue(), None
+        self._posted, self._finisher, self._moved = queue.SimpleQueue(), None, []
 
     def _add_layers(self):
         why, number = Why(), c_uint32()
@@ -186,18 +192,39 @@ class Session:
         check(lib.gw_step_order(self._step, (c_uint32 * len(order))(*order), len(order), byref(why)), why)
         self._agree()
 
-    def post(self, layer, address):
+    def post(self, layer, address, stream=None):
         of = self.layers[layer]
         tensor, why = Tensor(address, of.elements, DTYPES[of.dtype]), Why()
-        check(lib.gw_step_post(self._step, layer, byref(tensor), byref(why)), why)
+        check(lib.gw_step_post_after(self._step, layer, byref(tensor), stream, byref(why)), why)
+
+    def post_tensor(self, layer, gradient):
+        """A gradient of where the session's are, dense in memory."""
+        if self.device is None:
+            self.post(layer, gradient.data_ptr())
+        elif self.device.cuda is not None:
+            self.post(layer, gradient.data_ptr(), self.device.stream())
+        else:
+            here = self._pinned.get(layer)
+            if here is None:
+                here = self._pinned[layer] = torch.empty(gradient.numel(), dtype=gradient.dtype, pin_memory=gradient.is_cuda)
+            here.copy_(self._line(gradient))
+            self._moved.append((self._line(gradient), here))
+            self.post(layer, here.data_ptr())
+
+    @staticmethod
+    def _line(gradient):
+        """Its numbers in the order of memory."""
+        return gradient.as_strided((gradient.numel(),), (1,), gradient.storage_offset())
 
     def future(self, layers, tensor, last):
         """Done with `tensor` as its value when these layers have arrived, and after the last also the step."""
         if self._finisher is None:
             self._finisher = threading.Thread(target=self._finish, name="gradwire-finish", daemon=True)
             self._finisher.start()
-        done = torch.futures.Future()
-        self._posted.put((layers, done, tensor, last))
+        # what a device has is done when a layer has arrived: nobody's stream has to wait
+        done = torch.futures.Future(devices=[self.device.torch]) if tensor.is_cuda else torch.futures.Future()
+        self._posted.put((layers, done, tensor, last, self._moved))
+        self._moved = []
 
         def result(completed):
             value = completed.value()
@@ -212,17 +239,19 @@ class Session:
             item = self._posted.get()
             if item is None:
                 return
-            layers, done, tensor, last = item
+            layers, done, tensor, last, moved = item
             why, value = Why(), tensor
             try:
                 numbers = (c_uint32 * len(layers))(*layers)
                 check(lib.gw_step_wait_layers(self._step, numbers, len(layers), byref(why)), why)
+                for there, here in moved:
+                    there.copy_(here)  # waits for it
                 if last:
                     self._end_step()
             except Exception as error:  # whoever waits for the future gets it
                 self._error = value = self._named(error)
             done.set_result(value)
-            item = tensor = value = done = None
+            item = tensor = value = done = moved = None
 
     def _named(self, error):
         if getattr(error, "status", 0) != ERR_TIMEOUT or self._error is not None:
@@ -297,6 +326,11 @@ class Session:
 
     # ---- statistics ----
 
+    def where(self):
+        on_device = self.device is not None
+        return {"device": str(self.device.torch) if on_device else "cpu",
+                "coding": "gpu" if on_device and self.device.cuda is not None else "cpu", "carrier": self._carrier.backend}
+
     def layer_stats(self, layer):
         stats = LayerStats()
         lib.gw_step_stats(self._step, layer, byref(stats))
@@ -323,5 +357,6 @@ class Session:
                           "step": s.step if arrived else None, "posted_ms": 1e3 * s.posted, "begun_ms": 1e3 * s.begun,
                           "arrived_ms": 1e3 * s.arrived, "encode_ms": 1e3 * s.encode_seconds,
                           "decode_ms": 1e3 * s.decode_seconds, "bytes_sent": sum(s.bytes_sent),
-                          "dense_bytes": s.dense_bytes_sent, "together": bool(s.fused)})
+                          "dense_bytes": s.dense_bytes_sent, "together": bool(s.fused), "copy_ms": 1e3 * s.copy_seconds,
+                          "coded_on": " and ".join(name for bit, name in ((1, "cpu"), (2, "gpu")) if s.coded_on & bit)})
         return found

@@ -68,7 +68,7 @@ GW_DEVICE void read_all(float g[GW_OWN], float G[GW_OWN], const gw_select_in &t,
 {
 #pragma unroll
     for (int q = 0; q < 4; q++) {
-        const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < w.m ? w.m - e : 0;
+        const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q), left = e < w.m ? w.m - e : 0;
         gw_read_four(g + 4 * q, t.in, dtype, w.at + e, left, w.whole && left >= 4);
         if (FEEDBACK) {
             gw_read_four(G + 4 * q, t.residual, GW_F32, w.at + e, left, w.whole && left >= 4);
@@ -84,7 +84,7 @@ GW_DEVICE void write_all(const float G[GW_OWN], const gw_select_in &t, const wor
 {
 #pragma unroll
     for (int q = 0; q < 4; q++) {
-        const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < w.m ? w.m - e : 0;
+        const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q), left = e < w.m ? w.m - e : 0;
         gw_write_four(G + 4 * q, t.after, w.at + e, left, w.whole && left >= 4);
     }
 }
@@ -142,12 +142,12 @@ GW_DEVICE void top_all(const float G[GW_OWN], const gw_ada &s, uint32_t m, uint3
     if (s.bin >= 4) {
 #pragma unroll
         for (int q = 0; q < 4; q++) {
-            top_quad(G + 4 * q, s, gw_quad_at<0>(threadIdx.x, q), m, tops);
+            top_quad(G + 4 * q, s, gw_quad_at<GW_IN_ROWS>(threadIdx.x, q), m, tops);
         }
         return;
     }
     for (int i = 0; i < GW_OWN; i++) {
-        const uint32_t e = gw_quad_at<0>(threadIdx.x, i / 4) + (uint32_t)i % 4;
+        const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, i / 4) + (uint32_t)i % 4;
         if (e < m) {
             atomicMax(&tops[gw_ada_bin_of(s, e)], magnitude(G[i]));
         }
@@ -200,7 +200,7 @@ GW_DEVICE uint32_t mark_all(const float G[GW_OWN], const float g[GW_OWN], const 
     uint32_t chosen = 0;
 #pragma unroll
     for (int q = 0; q < 4; q++) {
-        const uint32_t e = gw_quad_at<0>(threadIdx.x, q);
+        const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q);
         const uint32_t marks = mark_quad(G + 4 * q, g + 4 * q, s, e, m, shared);
         uint32_t yes = (marks & 15) << lane % 8 * 4, negative = marks >> 16 << lane % 8 * 4;
         if (__any_sync(0xFFFFFFFFu, marks != 0)) {

@@ -1,6 +1,6 @@
 /* cast on the device: number by number, each read and written once. */
 #include "codec/cast_core.h"
-#include "codec/cuda_span.h"
+#include "codec/cuda_decode.h"
 
 /* Names of templates are the linker's business too: they stay in this file. */
 namespace
@@ -44,7 +44,7 @@ GW_DEVICE void write_codes(const uint32_t code[GW_OWN], uint8_t *payload, uint32
 #pragma unroll
         for (int q = 0; q < 4; q++) {
             const uint32_t *c = code + 4 * q;
-            uint8_t *to = payload + width * gw_quad_at<0>(threadIdx.x, q);
+            uint8_t *to = payload + width * gw_quad_at<GW_IN_ROWS>(threadIdx.x, q);
             if (TYPE == GW_F32) {
                 __stcs((uint4 *)to, make_uint4(c[0], c[1], c[2], c[3]));
             } else {
@@ -55,7 +55,7 @@ GW_DEVICE void write_codes(const uint32_t code[GW_OWN], uint8_t *payload, uint32
     }
 #pragma unroll
     for (int i = 0; i < GW_OWN; i++) {
-        const uint32_t j = gw_quad_at<0>(threadIdx.x, i / 4) + (uint32_t)i % 4;
+        const uint32_t j = gw_quad_at<GW_IN_ROWS>(threadIdx.x, i / 4) + (uint32_t)i % 4;
         if (j < m) {
             put_bytes(payload + j * width, width, code[i]);
         }
@@ -69,7 +69,7 @@ GW_DEVICE void read_codes(uint32_t code[GW_OWN], const uint8_t *payload, uint32_
     if (m == tile && gw_aligned_to(payload, 4 * width)) {
 #pragma unroll
         for (int q = 0; q < 4; q++) {
-            const uint8_t *from = payload + width * gw_quad_at<0>(threadIdx.x, q);
+            const uint8_t *from = payload + width * gw_quad_at<GW_IN_ROWS>(threadIdx.x, q);
             uint32_t *c = code + 4 * q;
             if (TYPE == GW_F32) {
                 const uint4 v = __ldcs((const uint4 *)from);
@@ -83,7 +83,7 @@ GW_DEVICE void read_codes(uint32_t code[GW_OWN], const uint8_t *payload, uint32_
     }
 #pragma unroll
     for (int i = 0; i < GW_OWN; i++) {
-        const uint32_t j = gw_quad_at<0>(threadIdx.x, i / 4) + (uint32_t)i % 4;
+        const uint32_t j = gw_quad_at<GW_IN_ROWS>(threadIdx.x, i / 4) + (uint32_t)i % 4;
         code[i] = j < m ? get_bytes(payload + j * width, width) : 0;
     }
 }
@@ -98,7 +98,7 @@ __global__ void __launch_bounds__(THREADS, FEEDBACK ? 3 : 5)
     constexpr gw_dtype to = (gw_dtype)TYPE;
     const uint32_t limit = gw_cast_overflow_from(to, batch.s.dtype);
     float x[GW_OWN];
-    gw_read_source<0, FEEDBACK>(x, batch.s, t, at, m);
+    gw_read_source<GW_IN_ROWS, FEEDBACK>(x, batch.s, t, at, m);
     uint32_t code[GW_OWN], top = 0;
 #pragma unroll
     for (int i = 0; i < GW_OWN; i++) {
@@ -113,7 +113,7 @@ __global__ void __launch_bounds__(THREADS, FEEDBACK ? 3 : 5)
         for (int i = 0; i < GW_OWN; i++) {
             after[i] = x[i] - back(code[i], to);
         }
-        gw_write_quads<0>(after, t.after, GW_F32, at, m, batch.s.tile);
+        gw_write_quads<GW_IN_ROWS>(after, t.after, GW_F32, at, m, batch.s.tile);
     }
     if (top >= limit) {
         uint64_t non_finite = 0, overflowed = 0;
@@ -140,7 +140,7 @@ __global__ void __launch_bounds__(THREADS, 3) decode_kernel(const __grid_constan
     const uint8_t *const *payload = batch.payload + index * batch.n_payloads;
     float sum[GW_OWN];
     if (batch.add) {
-        gw_read_quads<0>(sum, t.out, batch.s.dtype, at, m, batch.s.tile);
+        gw_read_quads<GW_IN_ROWS>(sum, t.out, batch.s.dtype, at, m, batch.s.tile);
     }
 #pragma unroll 2
     for (uint32_t p = 0; p < batch.n_payloads; p++) {
@@ -152,7 +152,7 @@ __global__ void __launch_bounds__(THREADS, 3) decode_kernel(const __grid_constan
             sum[i] = p == 0 && !batch.add ? v : sum[i] + v;
         }
     }
-    gw_write_sum(sum, batch, t, at, m);
+    gw_write_sum<GW_IN_ROWS, 0>(sum, batch, t, at, m);
 }
 
 struct start_encode {

@@ -59,6 +59,15 @@ GW_DEVICE void gw_blame(gw_cuda_result *result, gw_status status)
     atomicMin(&result->status, (int32_t)status);
 }
 
+/* The same number, of which the compiler does not know that it is: what follows from it is computed anew, not kept. */
+GW_DEVICE uint32_t gw_afresh(uint32_t v)
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("" : "+r"(v));
+#endif
+    return v;
+}
+
 /* Sixteen bytes from device to shared memory, both aligned so, without passing through registers; there when
  * gw_copies_done and a barrier have been passed. */
 GW_DEVICE void gw_copy16(void *shared, const void *global)

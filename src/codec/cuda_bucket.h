@@ -4,7 +4,7 @@
 #define GW_CUDA_BUCKET_H
 
 #include "codec/bucket_core.h"
-#include "codec/cuda_span.h"
+#include "codec/cuda_decode.h"
 
 /* gw_span_shared.set */
 enum { GW_SET_BITS, GW_SET_SHIFT, GW_SET_NORM };
@@ -97,12 +97,12 @@ GW_DEVICE void gw_bucket_chains(gw_chains *c, float *tile, const float x[GW_OWN]
     const uint32_t lane = threadIdx.x % 32, size = shape.size;
 #pragma unroll
     for (int q = 0; q < 4; q++) {
-        *(float4 *)(tile + gw_quad_at<1>(threadIdx.x, q)) =
+        *(float4 *)(tile + gw_quad_at<GW_IN_PAIRS>(threadIdx.x, q)) =
             make_float4(x[4 * q], x[4 * q + 1], x[4 * q + 2], x[4 * q + 3]);
     }
 #pragma unroll
     for (int p = 0; p < 2; p++) {
-        const uint32_t at = gw_quad_at<1>(threadIdx.x, 2 * p);
+        const uint32_t at = gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 2 * p);
         if ((at & (size - 1)) == 0) {
             c->top[at >> shape.shift] = top[p];
         }
@@ -126,7 +126,7 @@ GW_DEVICE void gw_bucket_chains(gw_chains *c, float *tile, const float x[GW_OWN]
     __syncthreads();
 #pragma unroll
     for (int p = 0; p < 2; p++) {
-        scale[p] = c->scale[gw_quad_at<1>(threadIdx.x, 2 * p) >> shape.shift];
+        scale[p] = c->scale[gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 2 * p) >> shape.shift];
     }
 }
 
@@ -135,20 +135,19 @@ GW_DEVICE void gw_tile_again(float x[GW_OWN], const float *tile)
 {
 #pragma unroll
     for (int q = 0; q < 4; q++) {
-        const float4 v = *(const float4 *)(tile + gw_quad_at<1>(threadIdx.x, q));
+        const float4 v = *(const float4 *)(tile + gw_quad_at<GW_IN_PAIRS>(threadIdx.x, q));
         x[4 * q] = v.x, x[4 * q + 1] = v.y, x[4 * q + 2] = v.z, x[4 * q + 3] = v.w;
     }
 }
 
 GW_DEVICE uint32_t gw_top_of(const float x[8])
 {
-    uint32_t top = 0;
+    float top = 0;
 #pragma unroll
     for (int i = 0; i < 8; i++) {
-        const uint32_t a = gw_bits(x[i]) & GW_ABS_MASK;
-        top = a > top ? a : top;
+        top = gw_larger(top, x[i]);
     }
-    return top;
+    return gw_bits(top) & GW_ABS_MASK;
 }
 
 /* For a thread whose bucket is not finite. */
@@ -162,16 +161,24 @@ GW_DEVICE void gw_count_non_finite(const float x[8], gw_cuda_result *result)
     gw_count(&result->non_finite, n);
 }
 
-/* Codes of neighbours, 4·bits bits each of two quads: the even thread puts the octet of quad `a`, the odd one that of quad `b`.
- * `at` is where the thread's first quad begins in the tile. */
+/* Codes of neighbours, 4·bits bits each of two quads: the even thread gets the octet of quad `a`, the odd one that of quad `b`.
+ * `at` is where the thread's first quad begins in the tile. Returns where the octet does. */
+GW_DEVICE uint32_t gw_swap_octets(uint32_t *low, uint32_t *high, uint32_t a, uint32_t b,
+                                  uint32_t at)
+{
+    const uint32_t odd = threadIdx.x & 1;
+    const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, odd ? a : b, 1);
+    *low = odd ? other : a;
+    *high = odd ? b : other;
+    return odd ? at - 4 + 16 : at;
+}
+
 template <int BITS>
 GW_DEVICE void gw_put_octets(uint8_t *image, uint32_t a, uint32_t b, uint32_t at,
                              const gw_shape &shape)
 {
-    const uint32_t odd = threadIdx.x & 1;
-    const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, odd ? a : b, 1);
-    const uint32_t low = odd ? other : a, high = odd ? b : other;
-    const uint32_t e = odd ? at - 4 + 16 : at; /* the octet's first element */
+    uint32_t low, high;
+    const uint32_t e = gw_swap_octets(&low, &high, a, b, at); /* the octet's first element */
     uint8_t *to = image + (e >> shape.shift) * shape.stride + GW_BUCKET_HEADER +
                   (e & (shape.size - 1)) / 8 * shape.bits;
     if (BITS == 4) {
@@ -205,6 +212,19 @@ GW_DEVICE void gw_put_image(const uint32_t *image, uint8_t *payload, const gw_sh
     __syncwarp();
     gw_copy_out(payload + skip, image + skip / 4, 0, gw_shape_bytes(shape, mine), threadIdx.x % 32,
                 32);
+}
+
+/* A word of a payload, or as many of its bytes as are `left`. */
+GW_DEVICE void gw_put_word(uint8_t *to, uint32_t word, uint32_t left, int aligned)
+{
+    if (aligned && left >= 4) {
+        __stcs((uint32_t *)to, word);
+        return;
+    }
+#pragma unroll 1
+    for (uint32_t i = 0; i < 4 && i < left; i++) {
+        to[i] = (uint8_t)(word >> 8 * i);
+    }
 }
 
 /* A pattern that may stand as a bucket's scale. */

@@ -55,9 +55,8 @@ GW_DEVICE uint32_t gw_code_of(float x, const gw_quantum &b, uint32_t bits, uint3
 /* Codes of the half's two quads. USUAL: b.pre is 1. */
 template <class L, int KIND, int USUAL>
 GW_DEVICE void gw_codes_of(uint32_t quad[2], const float x[8], const gw_quantum &b, uint32_t bits,
-                           uint32_t levels, gw_random_pair k, uint64_t index)
+                           uint32_t levels, gw_random_pair k, uint32_t number)
 {
-    const uint32_t number = gw_random_number(index);
     quad[0] = quad[1] = 0;
 #pragma unroll
     for (uint32_t j = 0; j < 4; j++) {
@@ -101,9 +100,10 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
     const gw_span_in &t = batch.tensor[gw_find_tile(batch, &at)];
     const uint32_t m = gw_span_left(t.count, at, s.tile);
     const uint64_t index = t.first + at;
-    const gw_random_pair k = gw_random_pair_at(t.key, index);
+    const gw_random_pair usual = gw_random_pair_at(t.key, index);
+    const int two_pairs = index >> 33 != (index + s.tile - 1) >> 33;
     float x[GW_OWN];
-    gw_read_source<1, FEEDBACK>(x, s, t, at, m);
+    gw_read_source<GW_IN_PAIRS, FEEDBACK>(x, s, t, at, m);
     uint32_t top[2] = {gw_top_of(x), gw_top_of(x + 8)};
     gw_bucket_tops(top, size, tops);
     float scale[2] = {gw_float(top[0]), gw_float(top[1])};
@@ -116,15 +116,18 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
     gw_quantum b = gw_quantum_of<L>(top[0], scale[0], levels);
 #pragma unroll
     for (int p = 0; p < 2; p++) {
-        const uint32_t first = gw_quad_at<1>(threadIdx.x, 2 * p);
+        const uint32_t first = gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 2 * p);
         if (p == 1 && size < GW_WARP_OWNS) {
             b = gw_quantum_of<L>(top[1], scale[1], levels);
         }
+        const gw_random_pair k = two_pairs ? gw_random_pair_at(t.key, index + first) : usual;
         uint32_t quad[2];
         if (b.pre == 1.0f) {
-            gw_codes_of<L, KIND, 1>(quad, x + 8 * p, b, bits, levels, k, index + first);
+            gw_codes_of<L, KIND, 1>(quad, x + 8 * p, b, bits, levels, k,
+                                    gw_random_number(index + first));
         } else {
-            gw_codes_of<L, KIND, 0>(quad, x + 8 * p, b, bits, levels, k, index + first);
+            gw_codes_of<L, KIND, 0>(quad, x + 8 * p, b, bits, levels, k,
+                                    gw_random_number(index + first));
         }
         gw_put_octets<KIND == GW_FOUR_BITS ? 4 : 0>(image, quad[0], quad[1], first, shape);
         if ((first & (size - 1)) == 0) {
@@ -142,11 +145,123 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
         }
     }
     if (FEEDBACK) {
-        gw_write_quads<1>(x, t.after, GW_F32, at, m, s.tile);
+        gw_write_quads<GW_IN_PAIRS>(x, t.after, GW_F32, at, m, s.tile);
     }
     gw_put_image((const uint32_t *)image, t.payload + gw_shape_begin(shape, at), shape, m);
     if (at == 0 && threadIdx.x == 0) {
         t.result->written = t.bytes;
+    }
+}
+
+/* The most usual case, without feedback: 4 bits, norm=max, buckets of 512, words of the payload aligned. A warp a bucket; a
+ * block goes over some tiles, reading the next while it works on one, and what it writes passes through no shared memory. */
+enum { GW_STREAM_TILES = 4 };
+
+/* The two words of the thread's 16 numbers; the scale is the warp's. `number` is of its first random word. */
+template <class L>
+GW_DEVICE gw_quantum gw_stream_words(uint32_t words[2], const float x[GW_OWN], gw_random_pair k,
+                                     uint32_t number, gw_cuda_result *result)
+{
+    const uint32_t own[2] = {gw_top_of(x), gw_top_of(x + 8)};
+    const uint32_t top = __reduce_max_sync(0xFFFFFFFFu, own[0] > own[1] ? own[0] : own[1]);
+    const gw_quantum b = gw_quantum_of<L>(top, gw_float(top), 7);
+#pragma unroll
+    for (int p = 0; p < 2; p++) {
+        uint32_t quad[2], low, high;
+        if (b.pre == 1.0f) {
+            gw_codes_of<L, GW_FOUR_BITS, 1>(quad, x + 8 * p, b, 4, 7, k, number + 128 * p);
+        } else {
+            gw_codes_of<L, GW_FOUR_BITS, 0>(quad, x + 8 * p, b, 4, 7, k, number + 128 * p);
+        }
+        (void)gw_swap_octets(&low, &high, quad[0], quad[1], 0);
+        words[p] = low | high << 16;
+    }
+    if (top >= GW_INF_BITS) {
+        gw_count_non_finite(x, result);
+        gw_count_non_finite(x + 8, result);
+    }
+    return b;
+}
+
+/* A tile that is not whole, or not fp32, or not aligned. */
+template <class L>
+GW_DEVICE void gw_stream_short(const gw_span_shared &s, const gw_span_in &t, uint64_t at)
+{
+    const uint32_t m = gw_span_left(t.count, at, GW_TILE), warp = threadIdx.x / 32 * GW_WARP_OWNS;
+    const uint32_t first = gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 0);
+    const uint64_t index = t.first + at + first;
+    float x[GW_OWN];
+    uint32_t words[2];
+    gw_read_quads<GW_IN_PAIRS>(x, t.in, s.dtype, at, m, GW_TILE);
+    const gw_quantum b = gw_stream_words<L>(words, x, gw_random_pair_at(t.key, index),
+                                            gw_random_number(index), t.result);
+    uint8_t *to = t.payload + gw_shape_begin(gw_shape_of(4, 9), at + warp);
+    if (threadIdx.x % 32 == 0 && warp < m) {
+        *(uint32_t *)to = gw_bits(b.scale);
+    }
+#pragma unroll
+    for (uint32_t p = 0; p < 2; p++) {
+        const uint32_t e = first + (threadIdx.x & 1) * 12 + 256 * p;
+        if (e < m) {
+            gw_put_word(to + GW_BUCKET_HEADER + (e - warp) / 2, words[p], (m - e + 1) / 2, 1);
+        }
+    }
+}
+
+template <class L, class B>
+__global__ void __launch_bounds__(256, 4) gw_dither_stream(const __grid_constant__ B batch)
+{
+    const uint32_t first = gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 0);
+    const uint32_t warp = threadIdx.x / 32 * GW_WARP_OWNS;
+    uint64_t at;
+    const gw_span_in &t = batch.tensor[gw_find_tile(batch, &at)];
+    const uint64_t stop = t.count < at + batch.s.tile ? t.count : at + batch.s.tile;
+    if (at == 0 && threadIdx.x == 0) {
+        t.result->written = t.bytes;
+    }
+    if (batch.s.dtype == GW_F32 && gw_aligned_to(t.in, 16) && at + GW_TILE <= stop) {
+        const float4 *from = (const float4 *)((const float *)t.in + at + first);
+        uint8_t *to = t.payload + gw_shape_begin(gw_shape_of(4, 9), at + warp);
+        uint32_t *mine =
+            (uint32_t *)(to + GW_BUCKET_HEADER + (first - warp + (threadIdx.x & 1) * 12) / 2);
+        uint32_t number = gw_random_number(t.first + at + first);
+        gw_random_pair k = gw_random_pair_at(t.key, t.first + at + first);
+        uint32_t tiles = (uint32_t)((stop - at) / GW_TILE);
+        float4 next[4] = {__ldcs(from), __ldcs(from + 4), __ldcs(from + 64), __ldcs(from + 68)};
+        at += (uint64_t)tiles * GW_TILE;
+#pragma unroll 2
+        for (; tiles > 0; tiles--) {
+            float x[GW_OWN];
+            uint32_t words[2];
+#pragma unroll
+            for (int q = 0; q < 4; q++) {
+                x[4 * q] = next[q].x, x[4 * q + 1] = next[q].y, x[4 * q + 2] = next[q].z,
+                      x[4 * q + 3] = next[q].w;
+            }
+            if (tiles > 1) {
+                from += GW_TILE / 4;
+                next[0] = __ldcs(from), next[1] = __ldcs(from + 4);
+                next[2] = __ldcs(from + 64), next[3] = __ldcs(from + 68);
+            }
+            k.k0 = gw_afresh(k.k0);
+            k.k1 = gw_afresh(k.k1);
+            const gw_quantum b = gw_stream_words<L>(words, x, k, number, t.result);
+            if (threadIdx.x % 32 == 0) {
+                __stcs((uint32_t *)to, gw_bits(b.scale));
+            }
+            __stcs(mine, words[0]);
+            __stcs(mine + 32, words[1]);
+            to += GW_TILE / GW_WARP_OWNS * 260;
+            mine += GW_TILE / GW_WARP_OWNS * 260 / 4;
+            if (number + GW_TILE / 2 < number) { /* another pair from here on */
+                k = gw_random_pair_at(t.key, t.first + at);
+            }
+            number += GW_TILE / 2;
+        }
+    }
+#pragma unroll 1
+    for (; at < stop; at += GW_TILE) {
+        gw_stream_short<L>(batch.s, t, at);
     }
 }
 
@@ -161,7 +276,7 @@ template <class L, int SMALL> struct gw_dithered {
     {
         return gw_shape_bytes(gw_shape_of(s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]), m);
     }
-    GW_DEVICE int values(float v[GW_OWN], gw_string string, const gw_span_shared &s, uint32_t m)
+    GW_DEVICE int add(float sum[GW_OWN], gw_string string, const gw_span_shared &s, uint32_t m)
     {
         const gw_shape shape =
             gw_shape_of(SMALL == 4 ? 4 : s.set[GW_SET_BITS], s.set[GW_SET_SHIFT]);
@@ -170,7 +285,7 @@ template <class L, int SMALL> struct gw_dithered {
         float scale = 0, value = 0;
 #pragma unroll
         for (int q = 0; q < 4; q++) {
-            const uint32_t at = gw_quad_at<0>(threadIdx.x, q);
+            const uint32_t at = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q);
             const uint32_t bucket = string.bit + 8 * ((at >> shape.shift) * shape.stride);
             if (q == 0 || size < GW_WARP_OWNS) {
                 const uint32_t pattern = gw_take32(string.words, bucket);
@@ -186,22 +301,83 @@ template <class L, int SMALL> struct gw_dithered {
                 const uint32_t code = codes >> bits * j;
                 /* of sixteen lanes a shuffle looks at four bits, whatever stands above them */
                 const uint32_t lane = SMALL == 4 ? code : code & (2 * levels + 1);
-                v[4 * q + (int)j] = SMALL ? __shfl_sync(0xFFFFFFFFu, value, (int)lane, 16)
-                                          : gw_value_of<L>(scale, code, bits, levels);
+                sum[4 * q + (int)j] += SMALL ? __shfl_sync(0xFFFFFFFFu, value, (int)lane, 16)
+                                             : gw_value_of<L>(scale, code, bits, levels);
             }
         }
         if (!gw_rest_is_zero(string, shape, m)) {
-            gw_all_nan(v);
+            gw_all_nan(sum);
             sound = 0;
         }
         return sound;
     }
 };
 
-template <class C, class B>
+/* A whole tile of 4 bits whose buckets have 512 numbers or more and whose words are aligned: a warp has one scale, and needs no
+ * shared memory. A thread reads words of eight codes, and changes halves with its neighbour. */
+template <class L, class B>
+GW_DEVICE void gw_dither_at_once(const B &batch, uint32_t index, uint64_t at)
+{
+    enum { ABREAST = 8 };
+    const gw_span_out &t = batch.tensor[index];
+    const gw_shape shape = gw_shape_of(4, batch.s.set[GW_SET_SHIFT]);
+    const uint8_t *const *payload = batch.payload + index * batch.n_payloads;
+    const uint32_t n = batch.n_payloads, first_of = threadIdx.x / 32 * GW_WARP_OWNS;
+    const uint64_t scale_at = gw_shape_begin(shape, at + first_of);
+    const uint64_t mine =
+        scale_at + GW_BUCKET_HEADER + (first_of & (shape.size - 1)) / 2 + threadIdx.x % 32 * 4;
+    const uint32_t halves = threadIdx.x % 2 ? 0x3276 : 0x5410;
+    float sum[GW_OWN];
+    int sound = 1;
+    gw_begin_sum<GW_IN_OCTETS>(sum, batch, t, at, batch.s.tile);
+    for (uint32_t first = 0; first < n; first += ABREAST) {
+        uint32_t scale[ABREAST], codes[ABREAST][2];
+#pragma unroll
+        for (uint32_t p = 0; p < ABREAST; p++) {
+            if (first + p < n) {
+                const uint8_t *from = payload[first + p];
+                scale[p] = *(const uint32_t *)(from + scale_at);
+                codes[p][0] = __ldcs((const uint32_t *)(from + mine));
+                codes[p][1] = __ldcs((const uint32_t *)(from + mine) + 32);
+            }
+        }
+#pragma unroll
+        for (uint32_t p = 0; p < ABREAST; p++) {
+            if (first + p < n) {
+                const int right = gw_scale_is_sound(scale[p]);
+                const float value = gw_value_of<L>(gw_float(right ? scale[p] : GW_NAN_BITS),
+                                                   threadIdx.x & 15, 4, 7);
+                sound &= right;
+#pragma unroll
+                for (int h = 0; h < 2; h++) {
+                    const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, codes[p][h], 1);
+                    const uint32_t own = __byte_perm(codes[p][h], other, halves);
+#pragma unroll
+                    for (int i = 0; i < 8; i++) {
+                        sum[8 * h + i] += __shfl_sync(0xFFFFFFFFu, value, (int)(own >> 4 * i), 16);
+                    }
+                }
+            }
+        }
+    }
+    if (!sound) {
+        gw_blame(t.result, GW_ERR_CORRUPT);
+    }
+    gw_write_sum<GW_IN_OCTETS>(sum, batch, t, at, batch.s.tile);
+}
+
+template <class L, int SMALL, class B>
 __global__ void __launch_bounds__(512, 2) gw_dither_decode(const __grid_constant__ B batch)
 {
-    gw_decode_tile<C>(batch);
+    uint64_t at;
+    const uint32_t index = gw_find_tile(batch, &at);
+    const uint32_t m = gw_span_left(batch.tensor[index].count, at, batch.s.tile);
+    if (SMALL == 4 && m == batch.s.tile && (batch.loose & 3) == 0 &&
+        1u << batch.s.set[GW_SET_SHIFT] >= GW_WARP_OWNS) {
+        gw_dither_at_once<L>(batch, index, at);
+    } else {
+        gw_decode_tile<gw_dithered<L, SMALL>>(batch, index, at, m);
+    }
 }
 
 template <class L> struct gw_start_dither {
@@ -222,6 +398,10 @@ template <class L> struct gw_start_dither {
             {gw_dither_encode<L, GW_ANY_BITS, 0, B>, gw_dither_encode<L, GW_ANY_BITS, 1, B>},
             {gw_dither_encode<L, GW_NEAREST, 0, B>, gw_dither_encode<L, GW_NEAREST, 1, B>}};
         const gw_span_shared &s = batch.s;
+        if (s.tile == GW_STREAM_TILES * GW_TILE) {
+            GW_LAUNCH((gw_dither_stream<L, B>), tiles, GW_TILE / GW_OWN, 0, call->stream, batch);
+            return;
+        }
         const int kind = nearest                   ? GW_NEAREST
                          : s.set[GW_SET_BITS] == 4 ? GW_FOUR_BITS
                                                    : GW_ANY_BITS;
@@ -237,16 +417,23 @@ template <class L> struct gw_start_dither {
     {
         typedef gw_decode_batch<N, P> B;
         const uint32_t bits = batch.s.set[GW_SET_BITS];
-        void (*const kernel)(B) = bits == 4  ? gw_dither_decode<gw_dithered<L, 4>, B>
-                                  : bits < 4 ? gw_dither_decode<gw_dithered<L, 1>, B>
-                                             : gw_dither_decode<gw_dithered<L, 0>, B>;
+        void (*const kernel)(B) = bits == 4  ? gw_dither_decode<L, 4, B>
+                                  : bits < 4 ? gw_dither_decode<L, 1, B>
+                                             : gw_dither_decode<L, 0, B>;
         GW_LAUNCH(kernel, tiles, batch.s.tile / GW_OWN, batch.abreast * batch.stride, call->stream,
                   batch);
     }
 
     void encode(const gw_cuda_source *tensors, size_t n) const
     {
-        gw_encode_list(shared(), call, tensors, n, *this);
+        gw_span_shared s = shared();
+        int streams = !nearest && !call->feedback && s.set[GW_SET_BITS] == 4 &&
+                      s.set[GW_SET_SHIFT] == 9 && s.set[GW_SET_NORM] == 0;
+        for (size_t i = 0; i < n; i++) {
+            streams &= ((uintptr_t)tensors[i].payload & 3) == 0;
+        }
+        s.tile = streams ? (uint32_t)(GW_STREAM_TILES * GW_TILE) : s.tile;
+        gw_encode_list(s, call, tensors, n, *this);
     }
 
     void decode(const gw_cuda_sink *tensors, size_t n) const

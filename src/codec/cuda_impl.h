@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* Raised whenever something in this file changes: a library of another version is refused. */
-#define GW_CUDA_TABLE_VERSION 1
+#define GW_CUDA_TABLE_VERSION 2
 #define GW_CUDA_TABLE_SYMBOL  "gw_cuda_library"
 
 /* What all tensors of a call share. The core has checked all of it, and every pointer and size of the lists. */
@@ -37,13 +37,38 @@ typedef struct gw_cuda_codec {
                         gw_why *why);
 } gw_cuda_codec;
 
+/* What cuda.h says of memory, streams and events, for one device; arguments are checked. */
+typedef struct gw_cuda_runtime {
+    gw_status (*use)(int device, int *before, gw_why *why);
+    gw_status (*allocate)(int device, size_t bytes, int pinned, void **out, gw_why *why);
+    void (*free)(int device, void *memory, int pinned);
+    gw_status (*stream_open)(int device, void **stream, gw_why *why);
+    void (*stream_close)(int device, void *stream);
+    gw_status (*event_open)(int device, void **event, gw_why *why);
+    void (*event_close)(int device, void *event);
+    gw_status (*record)(int device, void *event, void *stream, gw_why *why);
+    gw_status (*follow)(int device, void *stream, void *event, gw_why *why);
+    gw_status (*done)(int device, void *event, int *done, gw_why *why);
+    gw_status (*wait)(int device, void *stream, gw_why *why);
+    gw_status (*elapsed)(int device, void *from, void *to, double *seconds, gw_why *why);
+    gw_status (*copy)(int device, void *stream, void *to, const void *from, size_t bytes,
+                      gw_why *why);
+    gw_status (*clear)(int device, void *stream, void *to, size_t bytes, gw_why *why);
+} gw_cuda_runtime;
+
 /* What the library exports as gw_cuda_library. */
 typedef struct gw_cuda_table {
     uint32_t version;
     /* GW_OK if there is a device; else why not. */
     gw_status (*probe)(gw_why *why);
     const gw_cuda_codec *(*find)(uint8_t wire_id); /* NULL: no device side */
+    const gw_cuda_runtime *runtime;
 } gw_cuda_table;
+
+struct gw_cuda {
+    void *library;
+    const gw_cuda_table *table;
+};
 
 static inline size_t gw_cuda_aligned(size_t bytes)
 {

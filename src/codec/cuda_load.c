@@ -5,11 +5,6 @@
 #include <dlfcn.h>
 #include <stdlib.h>
 
-struct gw_cuda {
-    void *library;
-    const gw_cuda_table *table;
-};
-
 static gw_status find_table(void *library, const char *name, const gw_cuda_table **out, gw_why *why)
 {
     const gw_cuda_table *table = dlsym(library, GW_CUDA_TABLE_SYMBOL);

@@ -189,19 +189,19 @@ GW_DEVICE void gw_select_read(float G[GW_OWN], const gw_select_in &t, gw_dtype d
     const int whole = gw_quads_aligned(t, dtype);
 #pragma unroll
     for (int q = 0; q < 4; q++) {
-        const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
+        const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q), left = e < m ? m - e : 0;
         gw_read_four(G + 4 * q, t.in, dtype, at + e, left, whole && left >= 4);
     }
     if (FEEDBACK) {
         float r[GW_OWN];
 #pragma unroll
         for (int q = 0; q < 4; q++) {
-            const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
+            const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q), left = e < m ? m - e : 0;
             gw_read_four(r + 4 * q, t.residual, GW_F32, at + e, left, whole && left >= 4);
         }
 #pragma unroll
         for (int q = 0; q < 4; q++) {
-            const uint32_t e = gw_quad_at<0>(threadIdx.x, q), left = e < m ? m - e : 0;
+            const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q), left = e < m ? m - e : 0;
 #pragma unroll
             for (int c = 0; c < 4; c++) {
                 G[4 * q + c] = G[4 * q + c] + r[4 * q + c];

@@ -50,7 +50,8 @@ template <int N> struct gw_encode_batch {
 template <int N, int P> struct gw_decode_batch {
     gw_span_shared s;
     uint32_t add, divisor, n_payloads, abreast,
-        stride; /* abreast payloads of `stride` bytes are in shared memory */
+        stride;     /* abreast payloads of `stride` bytes are in shared memory */
+    uint32_t loose; /* the last bits of all payloads' addresses, together */
     uint32_t begin[N + 1];
     gw_span_out tensor[N];
     const uint8_t *payload[P]; /* n_payloads of each tensor */
@@ -99,20 +100,25 @@ GW_DEVICE int gw_aligned_to(const void *p, uint32_t bytes)
     return ((uint32_t)(uintptr_t)p & (bytes - 1)) == 0;
 }
 
-/* Where the thread's quads begin, from the tile's first element. PAIRED: quads 0 and 1, and 2 and 3, are sixteen
- * apart, so that the thread owns both elements of every random word; each warp instruction then reads pieces of 64
- * bytes. Else each instruction reads 512 bytes in a row. */
-template <int PAIRED> GW_DEVICE uint32_t gw_quad_at(uint32_t thread, int q)
+/* Where the thread's quads begin, from the tile's first element. Rows: each warp instruction reads 512 bytes in a row. Pairs:
+ * quads 0 and 1, and 2 and 3, are sixteen apart, so that the thread owns both elements of every random word; each
+ * warp instruction then reads pieces of 64 bytes. Octets: they are eight apart, so that two threads share the sixteen numbers
+ * of two bytes of bits; pieces of 32 bytes. */
+enum { GW_IN_ROWS, GW_IN_PAIRS, GW_IN_OCTETS };
+
+template <int LAYOUT> GW_DEVICE uint32_t gw_quad_at(uint32_t thread, int q)
 {
     const uint32_t warp = thread / 32 * 512, lane = thread % 32;
-    return PAIRED ? warp + (uint32_t)(q / 2) * 256 + lane / 4 * 32 + lane % 4 * 4 +
-                        (uint32_t)(q % 2) * 16
-                  : warp + (uint32_t)q * 128 + lane * 4;
+    return LAYOUT == GW_IN_PAIRS ? warp + (uint32_t)(q / 2) * 256 + lane / 4 * 32 + lane % 4 * 4 +
+                                       (uint32_t)(q % 2) * 16
+           : LAYOUT == GW_IN_OCTETS ? warp + (uint32_t)(q / 2) * 256 + lane / 2 * 16 +
+                                          lane % 2 * 4 + (uint32_t)(q % 2) * 8
+                                    : warp + (uint32_t)q * 128 + lane * 4;
 }
 
 /* The thread's numbers of a tile that begins at `at`; zeros behind the end. A whole tile, aligned, is read in loads of
  * 16 (fp32) or 8 bytes, all of them under way before the first is used. */
-template <int PAIRED>
+template <int LAYOUT>
 GW_DEVICE void gw_read_quads(float x[GW_OWN], const void *in, gw_dtype dtype, uint64_t at,
                              uint32_t m, uint32_t tile)
 {
@@ -121,7 +127,7 @@ GW_DEVICE void gw_read_quads(float x[GW_OWN], const void *in, gw_dtype dtype, ui
         const float *from = (const float *)in + at;
 #pragma unroll
         for (int q = 0; q < 4; q++) {
-            const float4 v = __ldcs((const float4 *)(from + gw_quad_at<PAIRED>(thread, q)));
+            const float4 v = __ldcs((const float4 *)(from + gw_quad_at<LAYOUT>(thread, q)));
             x[4 * q] = v.x, x[4 * q + 1] = v.y, x[4 * q + 2] = v.z, x[4 * q + 3] = v.w;
         }
     } else if (m == tile && dtype != GW_F32 && gw_aligned_to(in, 8)) {
@@ -129,7 +135,7 @@ GW_DEVICE void gw_read_quads(float x[GW_OWN], const void *in, gw_dtype dtype, ui
         uint2 raw[4];
 #pragma unroll
         for (int q = 0; q < 4; q++) {
-            raw[q] = __ldcs((const uint2 *)(from + gw_quad_at<PAIRED>(thread, q)));
+            raw[q] = __ldcs((const uint2 *)(from + gw_quad_at<LAYOUT>(thread, q)));
         }
 #pragma unroll
         for (int i = 0; i < GW_OWN; i++) {
@@ -141,7 +147,7 @@ GW_DEVICE void gw_read_quads(float x[GW_OWN], const void *in, gw_dtype dtype, ui
         const int wide = dtype == GW_F32 && gw_aligned_to(in, 16);
 #pragma unroll
         for (int q = 0; q < 4; q++) {
-            const uint32_t j = gw_quad_at<PAIRED>(thread, q);
+            const uint32_t j = gw_quad_at<LAYOUT>(thread, q);
             if (wide && j + 4 <= m) {
                 const float4 v = __ldcs((const float4 *)((const float *)in + at + j));
                 x[4 * q] = v.x, x[4 * q + 1] = v.y, x[4 * q + 2] = v.z, x[4 * q + 3] = v.w;
@@ -155,7 +161,7 @@ GW_DEVICE void gw_read_quads(float x[GW_OWN], const void *in, gw_dtype dtype, ui
     }
 }
 
-template <int PAIRED>
+template <int LAYOUT>
 GW_DEVICE void gw_write_quads(const float x[GW_OWN], void *out, gw_dtype dtype, uint64_t at,
                               uint32_t m, uint32_t tile)
 {
@@ -164,7 +170,7 @@ GW_DEVICE void gw_write_quads(const float x[GW_OWN], void *out, gw_dtype dtype, 
         float *to = (float *)out + at;
 #pragma unroll
         for (int q = 0; q < 4; q++) {
-            __stcs((float4 *)(to + gw_quad_at<PAIRED>(thread, q)),
+            __stcs((float4 *)(to + gw_quad_at<LAYOUT>(thread, q)),
                    make_float4(x[4 * q], x[4 * q + 1], x[4 * q + 2], x[4 * q + 3]));
         }
     } else if (m == tile && dtype != GW_F32 && gw_aligned_to(out, 8)) {
@@ -177,14 +183,14 @@ GW_DEVICE void gw_write_quads(const float x[GW_OWN], void *out, gw_dtype dtype, 
                 const float v = x[4 * q + j];
                 half[j] = dtype == GW_F16 ? gw_f16_from_f32(v) : gw_bf16_from_f32(v);
             }
-            __stcs((uint2 *)(to + gw_quad_at<PAIRED>(thread, q)),
+            __stcs((uint2 *)(to + gw_quad_at<LAYOUT>(thread, q)),
                    make_uint2(half[0] | half[1] << 16, half[2] | half[3] << 16));
         }
     } else {
         const int wide = dtype == GW_F32 && gw_aligned_to(out, 16);
 #pragma unroll
         for (int q = 0; q < 4; q++) {
-            const uint32_t j = gw_quad_at<PAIRED>(thread, q);
+            const uint32_t j = gw_quad_at<LAYOUT>(thread, q);
             if (wide && j + 4 <= m) {
                 __stcs((float4 *)((float *)out + at + j),
                        make_float4(x[4 * q], x[4 * q + 1], x[4 * q + 2], x[4 * q + 3]));
@@ -201,14 +207,14 @@ GW_DEVICE void gw_write_quads(const float x[GW_OWN], void *out, gw_dtype dtype, 
 }
 
 /* G of the thread's numbers: g, or g + r. */
-template <int PAIRED, int FEEDBACK>
+template <int LAYOUT, int FEEDBACK>
 GW_DEVICE void gw_read_source(float x[GW_OWN], const gw_span_shared &s, const gw_span_in &t,
                               uint64_t at, uint32_t m)
 {
-    gw_read_quads<PAIRED>(x, t.in, s.dtype, at, m, s.tile);
+    gw_read_quads<LAYOUT>(x, t.in, s.dtype, at, m, s.tile);
     if (FEEDBACK) {
         float r[GW_OWN];
-        gw_read_quads<PAIRED>(r, t.residual, GW_F32, at, m, s.tile);
+        gw_read_quads<LAYOUT>(r, t.residual, GW_F32, at, m, s.tile);
 #pragma unroll
         for (int i = 0; i < GW_OWN; i++) {
             x[i] = x[i] + r[i];
@@ -244,141 +250,6 @@ GW_DEVICE void gw_copy_out(uint8_t *to, const uint32_t *words, uint32_t skip, ui
     if (me < head + tail) {
         const uint32_t i = me < head ? me : me + 4 * whole;
         to[i] = ((const uint8_t *)words)[skip + i];
-    }
-}
-
-/* Starts `bytes` at `from` on their way to `shared`, where they will begin at byte (from mod 16). Reads nothing outside of
- * them. By `n` ≥ 32 threads. */
-GW_DEVICE void gw_copy_in(uint8_t *shared, const uint8_t *from, uint32_t bytes, uint32_t me,
-                          uint32_t n)
-{
-    const uint32_t shift = (uint32_t)(uintptr_t)from & 15, end = shift + bytes;
-    const uint8_t *base = from - shift;
-    const uint32_t whole_begin = (shift + 15) / 16, whole_end = end / 16;
-    for (uint32_t c = whole_begin + me; c < whole_end; c += n) {
-        gw_copy16(shared + 16 * c, base + 16 * c);
-    }
-    if (me < 16) {
-        const uint32_t stop = end < 16 ? end : 16;
-        if (shift != 0 && me >= shift && me < stop) {
-            shared[me] = base[me];
-        }
-    } else if (me < 32 && whole_end * 16 >= (shift != 0 ? 16u : 0u)) {
-        const uint32_t i = 16 * whole_end + me - 16;
-        if (i < end) {
-            shared[i] = base[i];
-        }
-    }
-}
-
-/* 32 bits from bit `at` of a string on; the word behind the last one may be read. */
-GW_DEVICE uint32_t gw_take32(const uint32_t *words, uint32_t at)
-{
-    return __funnelshift_r(words[at / 32], words[at / 32 + 1], at & 31);
-}
-
-/* The sum over the divisor, counted if not finite, and written. */
-template <class B>
-GW_DEVICE void gw_write_sum(float x[GW_OWN], const B &batch, const gw_span_out &t, uint64_t at,
-                            uint32_t m)
-{
-    const uint32_t by = batch.divisor;
-    uint32_t bad = 0;
-    if ((by & (by - 1)) == 0) { /* a reciprocal that is exact */
-        const float factor = 1 / (float)by;
-#pragma unroll
-        for (int i = 0; i < GW_OWN; i++) {
-            x[i] *= factor;
-        }
-    } else {
-#pragma unroll
-        for (int i = 0; i < GW_OWN; i++) {
-            x[i] /= (float)by;
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < GW_OWN; i++) {
-        bad |= (gw_bits(x[i]) & GW_ABS_MASK) + 0x00800000u;
-    }
-    if (bad >> 31 != 0) {
-        uint64_t n = 0;
-#pragma unroll
-        for (int i = 0; i < GW_OWN; i++) {
-            const uint32_t j = gw_quad_at<0>(threadIdx.x, i / 4) + (uint32_t)i % 4;
-            n += j < m && (gw_bits(x[i]) & GW_ABS_MASK) >= GW_INF_BITS;
-        }
-        gw_count(&t.result->non_finite, n);
-    }
-    gw_write_quads<0>(x, t.out, batch.s.dtype, at, m, batch.s.tile);
-}
-
-/* Decodes a tile: `abreast` payloads at a time are brought to shared memory, all of them under way at once, and added up in
- * registers. C says what a codec's bytes mean:
- *   C::begin(s, at)            where the bytes of element `at` begin, `at` being a multiple of the tile
- *   C::bytes(s, m)             how many a tile of m elements has
- *   C::values(v, string, s, m) the thread's 16 numbers; 0 for bytes that no encoder writes */
-typedef struct gw_string {
-    const uint32_t *words; /* shared memory */
-    uint32_t bit;          /* of the string's first byte in it */
-} gw_string;
-
-template <class C, class B> GW_DEVICE void gw_decode_tile(const B &batch)
-{
-    GW_DYNAMIC_SHARED(strings);
-    uint64_t at;
-    const uint32_t index = gw_find_tile(batch, &at);
-    const gw_span_out &t = batch.tensor[index];
-    const uint32_t m = gw_span_left(t.count, at, batch.s.tile), bytes = C::bytes(batch.s, m);
-    if (m == 0) {
-        return; /* an empty tensor */
-    }
-    const uint64_t from = C::begin(batch.s, at);
-    const uint8_t *const *payload = batch.payload + index * batch.n_payloads;
-    float sum[GW_OWN];
-    int sound = 1;
-    for (uint32_t first = 0; first < batch.n_payloads; first += batch.abreast) {
-        const uint32_t left = batch.n_payloads - first,
-                       k = left < batch.abreast ? left : batch.abreast;
-        if (first != 0) {
-            __syncthreads();
-        }
-        for (uint32_t p = 0; p < k; p++) {
-            gw_copy_in(strings + p * batch.stride, payload[first + p] + from, bytes, threadIdx.x,
-                       blockDim.x);
-        }
-        if (first == 0 && batch.add) {
-            gw_read_quads<0>(sum, t.out, batch.s.dtype, at, m, batch.s.tile);
-        }
-        gw_copies_done();
-        __syncthreads();
-        for (uint32_t p = 0; p < k; p++) {
-            const gw_string string = {(const uint32_t *)(strings + p * batch.stride),
-                                      8 * ((uint32_t)(uintptr_t)(payload[first + p] + from) & 15)};
-            float v[GW_OWN];
-            sound &= C::values(v, string, batch.s, m);
-#pragma unroll
-            for (int i = 0; i < GW_OWN; i++) {
-                sum[i] = first + p == 0 && !batch.add ? v[i] : sum[i] + v[i];
-            }
-        }
-    }
-    if (!sound) {
-        gw_blame(t.result, GW_ERR_CORRUPT);
-    }
-    gw_write_sum(sum, batch, t, at, m);
-}
-
-/* Shared memory of one string of `bytes`: it begins anywhere in its first 16 bytes, and a word behind it may be read. */
-static inline uint32_t gw_string_stride(uint32_t bytes)
-{
-    return (bytes + 15 + 4 + 15) / 16 * 16;
-}
-
-GW_DEVICE void gw_all_nan(float v[GW_OWN])
-{
-#pragma unroll
-    for (int i = 0; i < GW_OWN; i++) {
-        v[i] = gw_float(GW_NAN_BITS);
     }
 }
 
@@ -436,12 +307,14 @@ static inline void gw_decode_part(const gw_span_shared &shared, const gw_cuda_si
     batch.abreast = stride > GW_SHARED / 8 ? GW_SHARED / stride : 8;
     batch.abreast = batch.n_payloads < batch.abreast ? batch.n_payloads : batch.abreast;
     batch.begin[0] = 0;
+    batch.loose = 0;
     for (size_t i = 0; i < n; i++) {
         const gw_cuda_sink *t = &tensors[i];
         batch.tensor[i] = {t->out.data, t->result, t->out.count};
         batch.begin[i + 1] = batch.begin[i] + gw_tiles_of(t->out.count, shared.tile);
         for (size_t p = 0; p < t->n_payloads; p++) {
             batch.payload[i * t->n_payloads + p] = (const uint8_t *)t->payloads[p].bytes;
+            batch.loose |= (uint32_t)(uintptr_t)t->payloads[p].bytes & 15;
         }
     }
     launch(batch, batch.begin[n]);

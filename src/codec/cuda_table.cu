@@ -38,6 +38,7 @@ static const gw_cuda_codec *find(uint8_t wire_id)
 }
 
 extern "C" {
+extern const gw_cuda_runtime gw_cuda_runtime_calls __attribute__((visibility("hidden")));
 extern GW_API const gw_cuda_table gw_cuda_library;
-const gw_cuda_table gw_cuda_library = {GW_CUDA_TABLE_VERSION, probe, find};
+const gw_cuda_table gw_cuda_library = {GW_CUDA_TABLE_VERSION, probe, find, &gw_cuda_runtime_calls};
 }

@@ -213,7 +213,8 @@ __global__ void __launch_bounds__(THREADS)
     gw_select_read<FEEDBACK>(G, t, batch.dtype, at, m);
 #pragma unroll
     for (int i = 0; i < GW_OWN; i++) {
-        const uint32_t e = gw_quad_at<0>(threadIdx.x, i / 4) + (uint32_t)i % 4, a = magnitude(G[i]);
+        const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, i / 4) + (uint32_t)i % 4,
+                       a = magnitude(G[i]);
         top = a > top ? a : top;
         marks |= (uint32_t)(a >= limit && e < m) << i;
     }
@@ -245,7 +246,7 @@ __global__ void __launch_bounds__(THREADS)
     }
 #pragma unroll
     for (int q = 0; q < 4; q++) {
-        const uint32_t e = gw_quad_at<0>(threadIdx.x, q);
+        const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q);
         uint32_t to = base + before[q] +
                       __shfl_sync(0xFFFFFFFFu, row_before, (int)(threadIdx.x / 32 * 4) + q);
 #pragma unroll

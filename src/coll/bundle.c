@@ -48,10 +48,16 @@ static gw_status encode_piece(gw_exchange *x, const gw_move *m, uint32_t index, 
     x->stats.report.non_finite += report.non_finite;
     x->stats.report.overflowed += report.overflowed;
     x->stats.report.held_back += report.held_back;
-    x->stats.payload_bytes += *written;
-    gw_put_u64(out + *written, seal_of(x, out, *written));
-    *written += GW_SEAL_BYTES;
     return GW_OK;
+}
+
+void gw_bundle_seal(gw_exchange *x, uint32_t entry)
+{
+    gw_bundle *b = &x->bundle;
+    uint8_t *payload = b->bytes + b->at[entry];
+    x->stats.payload_bytes += b->size[entry];
+    gw_put_u64(payload + b->size[entry], seal_of(x, payload, b->size[entry]));
+    b->size[entry] += GW_SEAL_BYTES;
 }
 
 gw_status gw_bundle_encode(gw_exchange *x, const gw_move *m, gw_why *why)
@@ -71,6 +77,7 @@ gw_status gw_bundle_encode(gw_exchange *x, const gw_move *m, gw_why *why)
             if (status != GW_OK) {
                 return status;
             }
+            gw_bundle_seal(x, i);
         }
         at += b->size[i];
     }
@@ -79,8 +86,7 @@ gw_status gw_bundle_encode(gw_exchange *x, const gw_move *m, gw_why *why)
 
 /* ---- decode ---- */
 
-/* The payloads of a piece whose seals are right, for gw_decode_sum. */
-static gw_status open_seals(gw_exchange *x, uint32_t piece, gw_why *why)
+gw_status gw_bundle_open(gw_exchange *x, uint32_t piece, gw_why *why)
 {
     const gw_bundle *b = &x->bundle;
     for (uint32_t i = 0; i < b->payloads; i++) {
@@ -106,7 +112,7 @@ gw_status gw_bundle_decode(gw_exchange *x, const gw_move *m, uint32_t divisor, g
         gw_tensor out = {x->values + (piece.first - x->program.whole.first), (size_t)piece.count,
                          GW_F32};
         int finite = 1;
-        gw_status status = piece.count != 0 ? open_seals(x, p, why) : GW_OK;
+        gw_status status = piece.count != 0 ? gw_bundle_open(x, p, why) : GW_OK;
         if (status == GW_OK && piece.count != 0) {
             status = gw_decode_sum(&x->config.params, &x->config.exec, x->payloads, b->payloads,
                                    divisor, &out, &finite, why);

@@ -3,7 +3,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "coll/exchange.h"
 
-#include "base/arena.h"
 #include "base/divide.h"
 #include "base/pool.h"
 
@@ -19,16 +18,6 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-static int additive(const gw_exchange *x)
-{
-    return x->program.kind == GW_ROUTE_ADDITIVE;
-}
-
-static int has_rounds(const gw_exchange *x)
-{
-    return additive(x) && (gw_params_flags(&x->config.params) & GW_CODEC_ROUNDS) != 0;
-}
-
 void gw_exchange_count_sent(gw_exchange *x, const gw_move *m, uint32_t member, size_t bytes)
 {
     const uint32_t to = m->group.first + member * m->group.stride;
@@ -41,7 +30,7 @@ void gw_exchange_count_sent(gw_exchange *x, const gw_move *m, uint32_t member, s
 
 /* ---- create ---- */
 
-static gw_status compile(gw_exchange *x, uint64_t numbers, gw_why *why)
+gw_status gw_exchange_compile(gw_exchange *x, uint64_t numbers, gw_why *why)
 {
     const gw_exchange_config *c = &x->config;
     const gw_route_job job = {.ranks = c->ranks,
@@ -98,7 +87,7 @@ static gw_status measure_additive(gw_exchange *x, gw_why *why)
     const gw_params *p = &x->config.params;
     const size_t count = (size_t)x->config.elements;
     gw_status status = GW_OK;
-    if (!has_rounds(x)) {
+    if (!gw_exchange_has_rounds(x)) {
         measure(x);
         (void)gw_codec_workspace(p, GW_F32, count, 1, gw_pool_threads(x->config.exec.pool),
                                  &x->codec_bytes);
@@ -110,7 +99,7 @@ static gw_status measure_additive(gw_exchange *x, gw_why *why)
         if (n == 0 || status != GW_OK) {
             break;
         }
-        status = compile(x, n, why);
+        status = gw_exchange_compile(x, n, why);
         measure(x);
         x->numbers_bytes = larger(x->numbers_bytes, 4 * n);
     }
@@ -141,18 +130,24 @@ gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out
     const gw_isa isa = config->exec.isa != GW_ISA_AUTO ? config->exec.isa : gw_isa_best();
     x->convert = gw_convert_for(isa);
     gw_status status = x->convert != NULL
-                           ? compile(x, 0, why)
+                           ? gw_exchange_compile(x, 0, why)
                            : gw_fail(why, GW_ERR_UNSUPPORTED, "no such variant here");
     if (status == GW_OK) {
         x->fixed_size = (gw_params_flags(&config->params) & GW_CODEC_FIXED_SIZE) != 0;
-        if (additive(x)) {
+        if (gw_exchange_is_additive(x)) {
             status = measure_additive(x, why);
         } else {
             measure(x);
         }
     }
     if (status == GW_OK) {
+        status = gw_there_measure(x, why);
+    }
+    if (status == GW_OK) {
         status = gw_exchange_add_slots(x, why);
+    }
+    if (status == GW_OK) {
+        status = gw_there_keep(x, why);
     }
     x->config.before = NULL;
     if (status != GW_OK) {
@@ -168,11 +163,14 @@ void gw_exchange_destroy(gw_exchange *x, int retire)
     if (x == NULL) {
         return;
     }
-    for (uint32_t i = 0; retire && i < GW_ROUTE_MAX_STEPS; i++) {
-        if (x->slot[i] != GW_NO_SLOT) {
+    for (uint32_t i = 0; i < GW_ROUTE_MAX_STEPS; i++) {
+        if (x->slot[i] != GW_NO_SLOT && retire) {
             (void)gw_feedback_retire(x->config.store, x->slot[i], NULL);
+        } else if (x->slot[i] != GW_NO_SLOT) {
+            (void)gw_feedback_keep(x->config.store, x->slot[i], NULL, NULL);
         }
     }
+    gw_there_free(x);
     if (retire && x->state_slot != GW_NO_SLOT) {
         (void)gw_feedback_retire(x->config.store, x->state_slot, NULL);
     }
@@ -191,8 +189,8 @@ static gw_bundle cut_bundle(gw_arena *arena, const gw_exchange *x)
     return b;
 }
 
-/* Cuts, or measures. */
-static void cut(gw_arena *arena, gw_exchange *x)
+/* Cuts, or measures; `there` is of a device's memory. */
+static void cut(gw_arena *arena, gw_arena *there, gw_exchange *x)
 {
     x->bundle = cut_bundle(arena, x);
     x->next = cut_bundle(arena, x);
@@ -206,14 +204,23 @@ static void cut(gw_arena *arena, gw_exchange *x)
     x->codec_workspace = (gw_workspace){gw_arena_take(arena, x->codec_bytes, 1), x->codec_bytes};
     x->numbers = gw_arena_take(arena, x->numbers_bytes, 1);
     x->rounds_workspace = (gw_workspace){gw_arena_take(arena, x->rounds_bytes, 1), x->rounds_bytes};
+    gw_there_cut(arena, there, x);
 }
 
 size_t gw_exchange_workspace(const gw_exchange *exchange)
 {
     gw_exchange measured = *exchange;
-    gw_arena arena = gw_arena_measuring();
-    cut(&arena, &measured);
+    gw_arena arena = gw_arena_measuring(), there = gw_arena_measuring();
+    cut(&arena, &there, &measured);
     return gw_arena_need(&arena);
+}
+
+size_t gw_exchange_workspace_there(const gw_exchange *exchange)
+{
+    gw_exchange measured = *exchange;
+    gw_arena arena = gw_arena_measuring(), there = gw_arena_measuring();
+    cut(&arena, &there, &measured);
+    return exchange->config.place.cuda != NULL ? gw_arena_need(&there) : 0;
 }
 
 const gw_program *gw_exchange_program(const gw_exchange *exchange)
@@ -248,6 +255,10 @@ static gw_status open_slots(gw_exchange *x, gw_why *why)
         if (x->slot[i] != GW_NO_SLOT) {
             status = gw_feedback_begin(x->config.store, x->slot[i], &x->residual[i],
                                        &x->residual_after[i], why);
+            if (status == GW_OK && x->there.codes[i]) {
+                x->residual[i] = x->there.kept[i].r;
+                x->residual_after[i] = x->there.kept[i].after;
+            }
         }
     }
     if (status == GW_OK && x->state_slot != GW_NO_SLOT) {
@@ -265,9 +276,11 @@ gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
     if (x->running) {
         return gw_fail(why, GW_ERR_STATE, "the exchange has begun already");
     }
-    gw_arena arena = gw_arena_over(workspace);
-    cut(&arena, x);
-    if (arena.failed) {
+    const int on_device = x->config.place.cuda != NULL;
+    gw_arena arena = gw_arena_over(workspace), there = gw_arena_over(lane->there);
+    x->values = on_device ? NULL : values;
+    cut(&arena, &there, x);
+    if (arena.failed || (on_device && there.failed)) {
         return gw_fail(why, GW_ERR_WORKSPACE, "the workspace of an exchange is too small");
     }
     x->lane = *lane;
@@ -289,9 +302,11 @@ gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
     if (status != GW_OK) {
         return status;
     }
-    x->values = values;
     x->stream = *stream;
-    x->base = values;
+    x->base = x->values;
+    x->there.values = values;
+    x->there.here = !on_device;
+    x->there.waiting = 0;
     x->base_first = x->program.whole.first;
     x->move = x->phase = x->round = 0;
     x->request = NULL;
@@ -299,96 +314,6 @@ gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
     x->divided = x->looked = 0;
     x->running = 1;
     return GW_OK;
-}
-
-/* ---- additive routes: the payload's numbers take the tensor's place ---- */
-
-static gw_rounds rounds_of(gw_exchange *x, gw_exec *exec, gw_tensor *in)
-{
-    *exec = x->config.exec;
-    exec->workspace = x->rounds_workspace;
-    *in = (gw_tensor){x->values, (size_t)x->config.elements, GW_F32};
-    return (gw_rounds){.params = &x->config.params,
-                       .exec = exec,
-                       .stream = &x->stream,
-                       .in = in,
-                       .residual = x->residual[0],
-                       .residual_after = x->residual_after[0],
-                       .state = x->state,
-                       .state_after = x->state_after};
-}
-
-/* The buffer of the next round, and the route for so many numbers. */
-static gw_status make_round(gw_exchange *x, gw_why *why)
-{
-    gw_exec exec;
-    gw_tensor in;
-    gw_report report = {0};
-    size_t n = 0;
-    const gw_rounds rounds = rounds_of(x, &exec, &in);
-    gw_status status = gw_rounds_elements(&x->config.params, in.count, x->round, &n);
-    if (status == GW_OK && n != 0) {
-        status = gw_rounds_make(&rounds, x->round, x->numbers, &report);
-    }
-    if (status != GW_OK) {
-        return gw_fail(why, status, "round %u: %s", x->round, gw_status_string(status));
-    }
-    x->stats.report = x->round == 0 ? report : x->stats.report;
-    x->stats.payload_bytes += 4 * n;
-    return compile(x, n, why);
-}
-
-static gw_status encode_additive(gw_exchange *x, const gw_move *m, gw_why *why)
-{
-    x->base_first = 0;
-    if (has_rounds(x)) {
-        x->base = x->numbers;
-        return make_round(x, why);
-    }
-    size_t written = 0, shared = 0;
-    gw_exec exec = x->config.exec;
-    exec.workspace = x->codec_workspace;
-    const gw_tensor in = {x->values, (size_t)x->config.elements, GW_F32};
-    const gw_stream stream = gw_program_stream(&x->program, m, 0, x->stream);
-    gw_status status = gw_payload_bound(&x->config.params, 0, &shared);
-    if (status == GW_OK) {
-        status = gw_encode_feedback(&x->config.params, &exec, &stream, &in, x->residual[0],
-                                    x->residual_after[0], x->numbers, x->numbers_bytes, &written,
-                                    &x->stats.report);
-    }
-    x->base = x->numbers + shared / sizeof *x->numbers;
-    x->stats.payload_bytes = written;
-    return status == GW_OK ? GW_OK
-                           : gw_fail(why, status, "cannot encode: %s", gw_status_string(status));
-}
-
-/* *again: another round follows. */
-static gw_status decode_additive(gw_exchange *x, int *again, gw_why *why)
-{
-    gw_tensor out = {x->values, (size_t)x->config.elements, GW_F32};
-    gw_exec exec = x->config.exec;
-    if (!has_rounds(x)) {
-        exec.workspace = x->codec_workspace;
-        return gw_decode(&x->config.params, &exec, x->numbers, x->numbers_bytes, GW_SET, &out, why);
-    }
-    gw_tensor in;
-    size_t n = 0;
-    const gw_rounds rounds = rounds_of(x, &exec, &in);
-    gw_status status = in.count != 0 ? gw_rounds_take(&rounds, x->round, x->numbers) : GW_OK;
-    if (status == GW_OK) {
-        status = gw_rounds_elements(&x->config.params, in.count, x->round + 1, &n);
-    }
-    if (status == GW_OK && n != 0) {
-        x->round++;
-        *again = 1;
-        return make_round(x, why);
-    }
-    if (status == GW_OK) {
-        status = gw_rounds_decode(&rounds, x->numbers, GW_SET, &out);
-    }
-    return status == GW_OK
-               ? GW_OK
-               : gw_fail(why, status, "round %u: %s", x->round, gw_status_string(status));
 }
 
 /* ---- the walk ---- */
@@ -406,7 +331,7 @@ static gw_status collective(gw_exchange *x, const gw_move *m, int *arrived, gw_w
                    : gw_bundle_collective(x, m, arrived, why);
 }
 
-static uint32_t divisor(const gw_exchange *x)
+uint32_t gw_exchange_divisor(const gw_exchange *x)
 {
     return x->config.divisor != 0 ? x->config.divisor : 1;
 }
@@ -417,7 +342,7 @@ uint32_t gw_exchange_last_divisor(const gw_exchange *x)
     while (next < x->program.n_moves && !x->program.move[next].runs) {
         next++;
     }
-    return !additive(x) && next == x->program.n_moves ? divisor(x) : 1;
+    return !gw_exchange_is_additive(x) && next == x->program.n_moves ? gw_exchange_divisor(x) : 1;
 }
 
 /* What the last move has left to do. */
@@ -426,11 +351,40 @@ static void finish(gw_exchange *x)
     const double begin = now();
     const size_t n = (size_t)x->config.elements;
     if (!x->looked) {
-        x->stats.finite =
-            !(x->divided ? gw_any_non_finite(x->values, n) : gw_divide(x->values, n, divisor(x)));
+        x->stats.finite = !(x->divided ? gw_any_non_finite(x->values, n)
+                                       : gw_divide(x->values, n, gw_exchange_divisor(x)));
     }
     x->divided = x->looked = 1;
     x->stats.decode_seconds += now() - begin;
+}
+
+static gw_status encode(gw_exchange *x, const gw_move *m, int *arrived, gw_why *why)
+{
+    if (x->there.codes[x->move]) {
+        x->stats.coded_on |= GW_DEVICE_GPU;
+        return gw_there_encode(x, m, arrived, why);
+    }
+    x->stats.coded_on |= GW_DEVICE_CPU;
+    return gw_exchange_is_additive(x) ? gw_additive_encode(x, m, why) : gw_bundle_encode(x, m, why);
+}
+
+/* *again: another round follows. */
+static gw_status decode(gw_exchange *x, const gw_move *m, int *arrived, int *again, gw_why *why)
+{
+    const int last = x->move + 1 == x->program.n_moves;
+    if (x->there.codes[x->move]) {
+        x->looked = x->divided = last;
+        x->stats.finite |= last; /* only the result counts */
+        x->stats.coded_on |= GW_DEVICE_GPU;
+        return gw_there_decode(
+            x, m, gw_exchange_is_additive(x) ? gw_exchange_divisor(x) : gw_exchange_last_divisor(x),
+            arrived, why);
+    }
+    x->looked = x->divided = !gw_exchange_is_additive(x) && last;
+    x->stats.finite |= x->looked;
+    x->stats.coded_on |= GW_DEVICE_CPU;
+    return gw_exchange_is_additive(x) ? gw_additive_decode(x, again, why)
+                                      : gw_bundle_decode(x, m, gw_exchange_last_divisor(x), why);
 }
 
 /* One move, or one phase of it. */
@@ -438,16 +392,16 @@ static gw_status go_on(gw_exchange *x, gw_why *why)
 {
     const gw_move *m = &x->program.move[x->move];
     const double begin = now();
-    gw_status status = GW_OK;
     int arrived = 1, again = 0;
+    gw_status status = gw_there_move(x, m, why);
+    if (status != GW_OK || x->there.waiting) {
+        return status;
+    }
     if (m->step.op == GW_OP_ENCODE) {
-        status = additive(x) ? encode_additive(x, m, why) : gw_bundle_encode(x, m, why);
+        status = encode(x, m, &arrived, why);
         x->stats.encode_seconds += now() - begin;
     } else if (m->step.op == GW_OP_DECODE) {
-        x->looked = x->divided = !additive(x) && x->move + 1 == x->program.n_moves;
-        x->stats.finite |= x->looked; /* only the result counts */
-        status = additive(x) ? decode_additive(x, &again, why)
-                             : gw_bundle_decode(x, m, gw_exchange_last_divisor(x), why);
+        status = decode(x, m, &arrived, &again, why);
         x->stats.decode_seconds += now() - begin;
     } else {
         arrived = 0;
@@ -461,11 +415,37 @@ static gw_status go_on(gw_exchange *x, gw_why *why)
     return status;
 }
 
+/* All moves are done: the result is divided and looked at, and goes where the values were. */
+static gw_status end(gw_exchange *x, int *done, int *moved, gw_why *why)
+{
+    const int on_device = x->config.place.cuda != NULL;
+    if (!x->looked && on_device && !x->there.here) {
+        *moved = 1;
+        return gw_there_bring(x, why);
+    }
+    if (!x->looked) {
+        finish(x);
+        *moved = 1;
+    }
+    if (on_device && x->there.here) {
+        *moved = 1;
+        return gw_there_return(x, why);
+    }
+    *done = 1;
+    return GW_OK;
+}
+
 gw_status gw_exchange_progress(gw_exchange *x, int *done, int *moved, gw_why *why)
 {
     *done = *moved = 0;
     if (!x->running) {
         return gw_fail(why, GW_ERR_STATE, "the exchange has not begun");
+    }
+    if (x->there.waiting) {
+        const gw_status status = gw_there_test(x, moved, why);
+        if (status != GW_OK || !*moved) {
+            return status;
+        }
     }
     if (x->request != NULL) {
         int arrived = 0;
@@ -485,12 +465,7 @@ gw_status gw_exchange_progress(gw_exchange *x, int *done, int *moved, gw_why *wh
         *moved = 1;
         return go_on(x, why);
     }
-    if (!x->looked) {
-        finish(x);
-        *moved = 1;
-    }
-    *done = 1;
-    return GW_OK;
+    return end(x, done, moved, why);
 }
 
 void gw_exchange_where(const gw_exchange *x, char *text, size_t size)
@@ -527,6 +502,11 @@ gw_status gw_exchange_commit(gw_exchange *x, gw_why *why)
             if (status != GW_OK) {
                 return status;
             }
+        }
+        if (x->slot[i] != GW_NO_SLOT && x->there.codes[i] && x->residual[i] != NULL) {
+            float *const r = x->there.kept[i].r;
+            x->there.kept[i].r = x->there.kept[i].after;
+            x->there.kept[i].after = r;
         }
         x->residual[i] = NULL;
         x->residual_after[i] = NULL;

@@ -1,8 +1,9 @@
 /* An exchange, seen from inside: exchange.c walks the moves, bundle.c ships payloads, dense.c ships and
- * sums numbers, slots.c has what outlives it. */
+ * sums numbers, slots.c has what outlives it, device.c is for values that lie in a device's memory. */
 #ifndef GW_COLL_EXCHANGE_H
 #define GW_COLL_EXCHANGE_H
 
+#include "base/arena.h"
 #include "base/convert.h"
 #include "base/why.h"
 
@@ -27,6 +28,31 @@ typedef struct gw_messages {
     size_t *send_size, *send_at, *size, *at;
 } gw_messages;
 
+/* A residual in a device's memory. */
+typedef struct gw_kept {
+    gw_cuda_place place;
+    float *r, *after;
+} gw_kept;
+
+/* What an exchange has in a device's memory, and what it needs to work there; all zero without one. */
+typedef struct gw_there {
+    uint8_t codes[GW_ROUTE_MAX_STEPS]; /* by move: the device codes it */
+    gw_kept kept[GW_ROUTE_MAX_STEPS];  /* by move, as slots are */
+    size_t pieces, entries, bytes, codec_bytes, mirror_bytes;
+
+    /* the run */
+    float *values;
+    int here;      /* the values lie on the host, in x->values; else here */
+    int waiting;   /* for the lane's event `ended` … */
+    double *clock; /* … after which its time is added to this */
+    uint8_t *payloads;
+    gw_cuda_result *results, *results_here;
+    gw_cuda_source *sources;
+    gw_cuda_sink *sinks;
+    gw_cuda_payload *lists;
+    gw_workspace codec_workspace;
+} gw_there;
+
 struct gw_exchange {
     gw_exchange_config config;
     gw_program program;
@@ -46,7 +72,7 @@ struct gw_exchange {
     /* the run */
     gw_lane lane;
     gw_stream stream;
-    float *values;
+    float *values; /* of a device's exchange: the host's copy, as large as its moves need it */
     uint32_t move, phase, round;
     int running;
     gw_request request;
@@ -61,8 +87,9 @@ struct gw_exchange {
     float *numbers; /* additive routes */
     gw_workspace codec_workspace, rounds_workspace;
     const float *residual[GW_ROUTE_MAX_STEPS];
-    float *residual_after[GW_ROUTE_MAX_STEPS];
+    float *residual_after[GW_ROUTE_MAX_STEPS]; /* of moves that a device codes, both are there */
     gw_exchange_stats stats;
+    gw_there there;
 };
 
 /* The group's comm; NULL if the lane has none. */
@@ -76,6 +103,21 @@ static inline gw_comm *gw_exchange_comm(const gw_exchange *x, uint8_t level)
 /* Bytes sent to member `member` of the move's group are counted. */
 void gw_exchange_count_sent(gw_exchange *x, const gw_move *m, uint32_t member, size_t bytes);
 
+static inline int gw_exchange_is_additive(const gw_exchange *x)
+{
+    return x->program.kind == GW_ROUTE_ADDITIVE;
+}
+
+static inline int gw_exchange_has_rounds(const gw_exchange *x)
+{
+    return gw_exchange_is_additive(x) &&
+           (gw_params_flags(&x->config.params) & GW_CODEC_ROUNDS) != 0;
+}
+
+/* The route for this rank; `numbers` of an additive one, 0: as many as a payload has. */
+gw_status gw_exchange_compile(gw_exchange *x, uint64_t numbers, gw_why *why);
+
+uint32_t gw_exchange_divisor(const gw_exchange *x);
 /* The divisor, if the move under way is the last and leaves the result; else 1. */
 uint32_t gw_exchange_last_divisor(const gw_exchange *x);
 
@@ -90,11 +132,39 @@ gw_status gw_exchange_halve(gw_program *p, gw_why *why);
 gw_status gw_exchange_add_slots(gw_exchange *x, gw_why *why);
 gw_status gw_exchange_add_state(gw_exchange *x, size_t floats, gw_why *why);
 
+/* encode and decode of an additive route; *again: another round follows */
+gw_status gw_additive_encode(gw_exchange *x, const gw_move *m, gw_why *why);
+gw_status gw_additive_decode(gw_exchange *x, int *again, gw_why *why);
 /* encode and decode of a compressed route */
 gw_status gw_bundle_encode(gw_exchange *x, const gw_move *m, gw_why *why);
 /* `divisor` is 1 but for the last; what is not finite is noted in x->stats. */
 gw_status gw_bundle_decode(gw_exchange *x, const gw_move *m, uint32_t divisor, gw_why *why);
+/* The payloads of a piece whose seals are right, in x->payloads. */
+gw_status gw_bundle_open(gw_exchange *x, uint32_t piece, gw_why *why);
+/* Behind a payload at x->bundle's entry, whose size is still without it. */
+void gw_bundle_seal(gw_exchange *x, uint32_t entry);
 /* Most bytes of an entry of the bundle's piece `index`, seal included; 0 for an empty piece. */
 size_t gw_bundle_entry_bytes(const gw_exchange *x, const gw_operand *operand, uint32_t index);
+
+/* ---- values in a device's memory: nothing to do without one ---- */
+
+/* Which moves the device codes, and how much memory they take. */
+gw_status gw_there_measure(gw_exchange *x, gw_why *why);
+/* The parts of the two workspaces that only device work needs. */
+void gw_there_cut(gw_arena *here, gw_arena *there, gw_exchange *x);
+/* Residuals of moves that the device codes go there, others come here. */
+gw_status gw_there_keep(gw_exchange *x, gw_why *why);
+void gw_there_free(gw_exchange *x);
+/* Values go where move `m` wants them; x->there.waiting if they are on their way. */
+gw_status gw_there_move(gw_exchange *x, const gw_move *m, gw_why *why);
+/* The whole result to the host, or from it; x->there.waiting. */
+gw_status gw_there_bring(gw_exchange *x, gw_why *why);
+gw_status gw_there_return(gw_exchange *x, gw_why *why);
+/* *arrived: what was waited for is done. */
+gw_status gw_there_test(gw_exchange *x, int *arrived, gw_why *why);
+/* One phase of a move that the device codes: *done, or it waits and goes on with the next phase. */
+gw_status gw_there_encode(gw_exchange *x, const gw_move *m, int *done, gw_why *why);
+gw_status gw_there_decode(gw_exchange *x, const gw_move *m, uint32_t divisor, int *done,
+                          gw_why *why);
 
 #endif

@@ -197,19 +197,22 @@ static gw_status adopt(load *l, size_t t, gw_why *why)
     return GW_OK;
 }
 
-/* Everything is known to go well: replaces what one tensor holds. */
-static void replace(const load *l, size_t t)
+/* Everything is known to go well, keepers aside: replaces what one tensor holds. */
+static gw_status replace(const load *l, size_t t, gw_why *why)
 {
+    gw_status status = GW_OK;
     gw_store_tensor *ours = &l->store->tensors[l->store->sorted[t]];
     for (gw_residual *r = ours->live; r != NULL; r = r->next) {
         const size_t n = find_sources(l, t, r);
         for (uint64_t i = 0; i < r->count; i++) {
             r->r[i] = sum_at(l, n, i);
         }
+        status = status == GW_OK ? gw_residual_put(r, why) : status;
     }
     gw_residual_destroy_list(&ours->orphans);
     ours->orphans = ours->arriving;
     ours->arriving = NULL;
+    return status;
 }
 
 /* ---- in words ---- */
@@ -309,7 +312,7 @@ gw_status gw_feedback_load(gw_feedback *store, uint32_t old_world, const gw_feed
     status = prepare(&l, blobs, why);
     for (size_t t = 0; t < store->n_tensors; t++) {
         if (status == GW_OK) {
-            replace(&l, t);
+            status = replace(&l, t, why);
         } else {
             gw_residual_destroy_list(&store->tensors[t].arriving);
         }

@@ -6,7 +6,7 @@
 gw_status gw_feedback_retire(gw_feedback *store, uint64_t slot, gw_why *why)
 {
     gw_store_slot *s = NULL;
-    const gw_status status = gw_store_slot_at(store, slot, &s, why);
+    gw_status status = gw_store_slot_at(store, slot, &s, why);
     if (status != GW_OK) {
         return status;
     }
@@ -18,6 +18,8 @@ gw_status gw_feedback_retire(gw_feedback *store, uint64_t slot, gw_why *why)
                        gw_name_show(t->name, t->name_bytes).text,
                        t->open ? "hand-over" : "encoding");
     }
+    status = gw_residual_fetch(residual, why); /* the keeper goes, whatever it could bring */
+    residual->keeper = (gw_feedback_keeper){0};
     gw_residual **place = &t->live;
     while (*place != residual) {
         place = &(*place)->next;
@@ -27,12 +29,12 @@ gw_status gw_feedback_retire(gw_feedback *store, uint64_t slot, gw_why *why)
     store->n_free += s->generation != UINT32_MAX;
     free(residual->after);
     residual->after = NULL;
-    if (residual->count == 0 || (residual->point & GW_FEEDBACK_COPY) != 0) {
+    if (status != GW_OK || residual->count == 0 || (residual->point & GW_FEEDBACK_COPY) != 0) {
         gw_residual_destroy(residual);
     } else {
         gw_residual_append(&t->orphans, residual);
     }
-    return GW_OK;
+    return status;
 }
 
 size_t gw_feedback_orphans(const gw_feedback *store, uint32_t tensor)
@@ -154,13 +156,17 @@ gw_status gw_feedback_hand_over_rollback(gw_feedback *store, uint32_t tensor, gw
     return status;
 }
 
-static void scale_list(const gw_residual *list, float factor)
+static gw_status scale_list(const gw_residual *list, float factor, gw_why *why)
 {
-    for (; list != NULL; list = list->next) {
-        for (uint64_t i = 0; i < list->count; i++) {
+    gw_status status = GW_OK;
+    for (; list != NULL && status == GW_OK; list = list->next) {
+        status = gw_residual_fetch(list, why);
+        for (uint64_t i = 0; i < list->count && status == GW_OK; i++) {
             list->r[i] *= factor;
         }
+        status = status == GW_OK ? gw_residual_put(list, why) : status;
     }
+    return status;
 }
 
 gw_status gw_feedback_scale(gw_feedback *store, double factor, gw_why *why)
@@ -168,10 +174,12 @@ gw_status gw_feedback_scale(gw_feedback *store, double factor, gw_why *why)
     if (!(factor > 0 && factor < 1e30)) {
         return GW_FAIL(why, GW_ERR_RANGE, "residuals times %g", factor);
     }
-    const gw_status status = gw_store_check_quiet(store, why);
+    gw_status status = gw_store_check_quiet(store, why);
     for (size_t i = 0; i < store->n_tensors && status == GW_OK; i++) {
-        scale_list(store->tensors[i].live, (float)factor);
-        scale_list(store->tensors[i].orphans, (float)factor);
+        status = scale_list(store->tensors[i].live, (float)factor, why);
+        if (status == GW_OK) {
+            status = scale_list(store->tensors[i].orphans, (float)factor, why);
+        }
     }
     return status;
 }

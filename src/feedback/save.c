@@ -37,9 +37,13 @@ typedef struct pen {
     uint8_t *entry, *numbers;
 } pen;
 
-static void write_records(pen *p, const gw_residual *list, uint32_t kind)
+static gw_status write_records(pen *p, const gw_residual *list, uint32_t kind, gw_why *why)
 {
     for (const gw_residual *r = list; r != NULL; r = r->next) {
+        const gw_status status = gw_residual_fetch(r, why);
+        if (status != GW_OK) {
+            return status;
+        }
         gw_put_u32(p->entry, kind);
         gw_put_u32(p->entry + 4, r->point);
         gw_put_u64(p->entry + 8, r->first);
@@ -53,6 +57,7 @@ static void write_records(pen *p, const gw_residual *list, uint32_t kind)
         }
         p->numbers += gw_checkpoint_align(4 * r->count);
     }
+    return GW_OK;
 }
 
 static uint32_t length_of(const gw_residual *list)
@@ -64,18 +69,21 @@ static uint32_t length_of(const gw_residual *list)
     return n;
 }
 
-static void write_tensor(pen *p, const gw_store_tensor *t)
+static gw_status write_tensor(pen *p, const gw_store_tensor *t, gw_why *why)
 {
     gw_put_u64(p->entry, t->elements);
     gw_put_u32(p->entry + 8, (uint32_t)t->name_bytes);
     gw_put_u32(p->entry + 12, length_of(t->live) + length_of(t->orphans));
     p->entry += GW_CHECKPOINT_ENTRY;
-    write_records(p, t->live, GW_CHECKPOINT_RESIDUAL);
-    write_records(p, t->orphans, GW_CHECKPOINT_ORPHAN);
+    gw_status status = write_records(p, t->live, GW_CHECKPOINT_RESIDUAL, why);
+    if (status == GW_OK) {
+        status = write_records(p, t->orphans, GW_CHECKPOINT_ORPHAN, why);
+    }
     const size_t padded = (size_t)gw_checkpoint_align(t->name_bytes);
     memset(p->entry, 0, padded); /* entries and records are multiples of 8 */
     memcpy(p->entry, t->name, t->name_bytes);
     p->entry += padded;
+    return status;
 }
 
 gw_status gw_feedback_save_bytes(const gw_feedback *store, size_t *bytes, gw_why *why)
@@ -122,8 +130,11 @@ gw_status gw_feedback_save(const gw_feedback *store, void *buffer, size_t capaci
     gw_put_u32(b + 36, (uint32_t)m.residuals);
     gw_put_u32(b + 40, (uint32_t)m.orphans);
     pen p = {b + GW_CHECKPOINT_HEADER, b + m.directory};
-    for (size_t i = 0; i < store->n_tensors; i++) {
-        write_tensor(&p, &store->tensors[store->sorted[i]]);
+    for (size_t i = 0; i < store->n_tensors && status == GW_OK; i++) {
+        status = write_tensor(&p, &store->tensors[store->sorted[i]], why);
+    }
+    if (status != GW_OK) {
+        return status;
     }
     gw_put_u64(b + GW_CHECKPOINT_HASH_AT, gw_checkpoint_hash(b, bytes));
     *written = bytes;

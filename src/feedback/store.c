@@ -65,6 +65,18 @@ void gw_residual_append(gw_residual **list, gw_residual *residual)
     *list = residual;
 }
 
+gw_status gw_residual_fetch(const gw_residual *residual, gw_why *why)
+{
+    const gw_feedback_keeper *k = &residual->keeper;
+    return k->fetch != NULL ? k->fetch(k->context, residual->r, residual->count, why) : GW_OK;
+}
+
+gw_status gw_residual_put(const gw_residual *residual, gw_why *why)
+{
+    const gw_feedback_keeper *k = &residual->keeper;
+    return k->put != NULL ? k->put(k->context, residual->r, residual->count, why) : GW_OK;
+}
+
 int gw_all_finite(const float *x, uint64_t count, uint64_t *at)
 {
     enum { BLOCK = 4096 };
@@ -352,7 +364,10 @@ gw_status gw_feedback_add(gw_feedback *store, uint32_t tensor, uint32_t point, u
 const float *gw_feedback_residual(const gw_feedback *store, uint64_t slot)
 {
     gw_store_slot *s = NULL;
-    return gw_store_slot_at(store, slot, &s, NULL) == GW_OK ? s->residual->r : NULL;
+    return gw_store_slot_at(store, slot, &s, NULL) == GW_OK &&
+                   gw_residual_fetch(s->residual, NULL) == GW_OK
+               ? s->residual->r
+               : NULL;
 }
 
 /* A failure about one residual, with its tensor and encode point in front. */
@@ -362,6 +377,42 @@ static gw_status fail_at(const gw_feedback *store, const gw_store_slot *s, gw_st
     const gw_store_tensor *t = &store->tensors[s->tensor];
     return GW_FAIL(why, status, "tensor '%s', encode point %u: %s",
                    gw_name_show(t->name, t->name_bytes).text, s->residual->point, words);
+}
+
+gw_status gw_feedback_keep(gw_feedback *store, uint64_t slot, const gw_feedback_keeper *keeper,
+                           gw_why *why)
+{
+    gw_store_slot *s = NULL;
+    gw_status status = gw_store_slot_at(store, slot, &s, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    gw_residual *residual = s->residual;
+    if (residual->open || store->mode != GW_FEEDBACK_BESIDE) {
+        return fail_at(store, s, GW_ERR_STATE, "an encoding is open, or r' lies in the gradient",
+                       why);
+    }
+    float *after =
+        keeper == NULL && residual->after == NULL ? gw_residual_numbers(residual->count) : NULL;
+    if (keeper == NULL && residual->after == NULL && after == NULL) {
+        return fail_at(store, s, GW_ERR_MEMORY, "no memory", why);
+    }
+    status = gw_residual_fetch(residual, why);
+    if (status == GW_OK && keeper != NULL) {
+        status = keeper->put(keeper->context, residual->r, residual->count, why);
+    }
+    if (status != GW_OK) {
+        free(after);
+        return status;
+    }
+    if (keeper != NULL) {
+        free(residual->after);
+        residual->after = NULL;
+    } else if (after != NULL) {
+        residual->after = after;
+    }
+    residual->keeper = keeper != NULL ? *keeper : (gw_feedback_keeper){0};
+    return GW_OK;
 }
 
 gw_status gw_feedback_begin(gw_feedback *store, uint64_t slot, const float **r, float **after,
@@ -379,7 +430,7 @@ gw_status gw_feedback_begin(gw_feedback *store, uint64_t slot, const float **r, 
         return fail_at(store, s, GW_ERR_STATE, "an encoding is open already", why);
     }
     s->residual->open = 1;
-    *r = s->residual->r;
+    *r = s->residual->keeper.fetch == NULL ? s->residual->r : NULL;
     if (after != NULL) {
         *after = s->residual->after;
     }
@@ -416,6 +467,9 @@ gw_status gw_feedback_check(const gw_feedback *store, uint64_t slot, const float
     const float *from = NULL;
     uint64_t at = 0;
     const gw_status status = open_slot(store, slot, after, &s, &from, why);
+    if (status == GW_OK && s->residual->keeper.fetch != NULL) {
+        return fail_at(store, s, GW_ERR_STATE, "r' lies elsewhere and cannot be looked at", why);
+    }
     if (status == GW_OK && !gw_all_finite(from, s->residual->count, &at)) {
         const gw_store_tensor *t = &store->tensors[s->tensor];
         const uint64_t element = s->residual->first + at;
@@ -437,6 +491,10 @@ gw_status gw_feedback_commit_checked(gw_feedback *store, uint64_t slot, const fl
         return status;
     }
     gw_residual *residual = s->residual;
+    if (residual->keeper.fetch != NULL) {
+        residual->open = 0;
+        return GW_OK;
+    }
     if (store->mode == GW_FEEDBACK_BESIDE) {
         float *old = residual->r;
         residual->r = residual->after;

@@ -19,6 +19,8 @@ typedef struct gw_residual {
     uint64_t first, count; /* an orphan's shrink as it is handed over */
     float *r, *after;      /* after: NULL in place, and for an orphan */
     void *memory;          /* what r points into */
+    gw_feedback_keeper
+        keeper; /* fetch is NULL: the store has r; else r is only where it is brought to */
 } gw_residual;
 
 typedef struct gw_store_tensor {
@@ -54,6 +56,10 @@ gw_residual *gw_residual_create(uint32_t point, uint64_t first, uint64_t count, 
 void gw_residual_destroy(gw_residual *residual);
 void gw_residual_destroy_list(gw_residual **list);
 void gw_residual_append(gw_residual **list, gw_residual *residual);
+
+/* r is what its keeper has; or the keeper has what r is. Nothing to do where the store has it. */
+gw_status gw_residual_fetch(const gw_residual *residual, gw_why *why);
+gw_status gw_residual_put(const gw_residual *residual, gw_why *why);
 
 /* 1 if all are finite; else 0 and *at the first that is not. */
 int gw_all_finite(const float *x, uint64_t count, uint64_t *at);

@@ -13,6 +13,18 @@ enum { SEAL = 8, LENGTH = 8 }; /* bytes that a payload on its way has besides */
 
 /* ---- a layer's levels ---- */
 
+/* Codes where the layer's own route did first. */
+static void code_as(gw_route *route, const gw_route *own)
+{
+    uint8_t device = 0;
+    for (int i = 0; i < own->n_steps; i++) {
+        device = device == 0 ? own->step[i].device : device;
+    }
+    for (int i = 0; i < route->n_steps && device != 0; i++) {
+        route->step[i].device = route->step[i].device != 0 ? device : 0;
+    }
+}
+
 /* The layer's own route for the codec it was planned with, else what suits. */
 static gw_status route_of(const gw_layer *l, const gw_params *level, int lossless, gw_route *out,
                           gw_why *why)
@@ -22,12 +34,14 @@ static gw_status route_of(const gw_layer *l, const gw_params *level, int lossles
         *out = l->route;
         return GW_OK;
     }
-    return gw_route_parse(out,
-                          lossless                                 ? "dense"
-                          : (flags & GW_CODEC_ROUNDS) != 0         ? "sum"
-                          : (flags & GW_CODEC_WANTS_FEEDBACK) != 0 ? "gather"
-                                                                   : "sra",
-                          why);
+    const gw_status status = gw_route_parse(out,
+                                            lossless                                 ? "dense"
+                                            : (flags & GW_CODEC_ROUNDS) != 0         ? "sum"
+                                            : (flags & GW_CODEC_WANTS_FEEDBACK) != 0 ? "gather"
+                                                                                     : "sra",
+                                            why);
+    code_as(out, &l->route);
+    return status;
 }
 
 /* Payloads of a bundle; empty pieces have none. */

@@ -15,17 +15,22 @@
 /* ---- copies ---- */
 
 /* In post: the layer still belongs to the caller, its residuals are those of the last step. */
-void gw_step_adapt_copy(gw_step *s, uint32_t layer, const gw_tensor *gradient)
+gw_status gw_step_adapt_copy(gw_step *s, uint32_t layer, const gw_tensor *gradient, gw_why *why)
 {
     gw_step_adapt *a = s->adapt;
     const uint64_t offset = s->number % a->config.every;
     const uint32_t place = layer < a->known ? a->place_of[layer] : UINT32_MAX;
     if (place == UINT32_MAX || a->layers[place].share != offset || (offset != 0 && !a->live)) {
-        return;
+        return GW_OK;
     }
     const gw_layer *l = &s->layers[layer];
     float *copy = a->layers[place].copy;
-    if (l->dtype == GW_F32) {
+    if (gw_step_on_device(s)) {
+        const gw_status status = gw_device_read(s, l, gradient, copy, why);
+        if (status != GW_OK) {
+            return status;
+        }
+    } else if (l->dtype == GW_F32) {
         memcpy(copy, gradient->data, (size_t)l->elements * sizeof *copy);
     } else {
         s->convert->widen(l->dtype, gradient->data, copy, (size_t)l->elements);
@@ -39,6 +44,7 @@ void gw_step_adapt_copy(gw_step *s, uint32_t layer, const gw_tensor *gradient)
         }
     }
     gw_fp_leave(caller);
+    return GW_OK;
 }
 
 /* ---- tables ---- */

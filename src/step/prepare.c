@@ -1,8 +1,6 @@
 /* What an agreed plan takes: exchanges, tasks, memory. */
 #include "step/step.h"
 
-#include "base/pages.h"
-
 #include <stdlib.h>
 #include <string.h>
 
@@ -33,12 +31,13 @@ static void drop_tasks(gw_step *s)
 {
     for (uint32_t i = 0; i < s->n_fusions; i++) {
         gw_exchange_destroy(s->fusions[i].exchange, 1);
-        free(s->fusions[i].values);
+        gw_device_free(s, s->fusions[i].values, 0);
     }
     free(s->fusions);
     free(s->fused);
     free(s->tasks);
     free(s->trial.values);
+    free(s->trial.input);
     free(s->trial.payload);
     free(s->trial.workspace.data);
     memset(&s->trial, 0, sizeof s->trial);
@@ -50,14 +49,16 @@ static void drop_tasks(gw_step *s)
 
 void gw_step_unprepare(gw_step *s)
 {
+    gw_device_settle(s);
     drop_tasks(s);
     for (uint32_t i = 0; i < s->n_lanes; i++) {
-        free(s->lanes[i].workspace.data);
-        s->lanes[i].workspace = (gw_workspace){0};
+        gw_device_free(s, s->lanes[i].workspace.data, 1);
+        gw_device_free(s, s->lanes[i].groups.there.data, 0);
+        s->lanes[i].workspace = s->lanes[i].groups.there = (gw_workspace){0};
     }
     for (uint32_t i = 0; i < s->n_layers; i++) {
         drop_pieces(&s->layers[i]);
-        free(s->layers[i].widened);
+        gw_device_free(s, s->layers[i].widened, 0);
         s->layers[i].widened = NULL;
     }
 }
@@ -76,6 +77,7 @@ static gw_exchange_config exchange_config(const gw_step *s, const gw_layer *l)
         .store = s->store,
         .store_tensor = l->store_tensor,
         .sharded = s->config.sharded,
+        .place = s->config.place,
     };
 }
 
@@ -145,11 +147,13 @@ static gw_status close_fusion(gw_step *s, gw_fusion *f, gw_why *why)
     (void)gw_route_parse(&all.route, "dense", NULL);
     gw_exchange_config config = exchange_config(s, &all);
     config.store = NULL;
-    f->values = malloc((size_t)f->elements * sizeof(float) + 1);
-    if (f->values == NULL) {
-        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for small layers");
+    void *values = NULL;
+    gw_status status = gw_device_allocate(s, (size_t)f->elements * sizeof(float), 0, &values, why);
+    if (status != GW_OK) {
+        return status;
     }
-    const gw_status status = gw_exchange_create(&config, &f->exchange, why);
+    f->values = values;
+    status = gw_exchange_create(&config, &f->exchange, why);
     s->tasks[s->n_tasks++] =
         (gw_task){f->exchange, UINT32_MAX, (uint32_t)(f - s->fusions), 0, f->elements};
     return status;
@@ -186,8 +190,9 @@ static gw_status make_tasks(gw_step *s, gw_why *why)
         }
         pieces += l->n_pieces + 1;
         if (status == GW_OK && l->dtype != GW_F32 && l->widened == NULL) {
-            l->widened = gw_pages_allocate((size_t)l->elements * sizeof(float));
-            status = l->widened != NULL ? GW_OK : GW_FAIL(why, GW_ERR_MEMORY, "no memory");
+            void *widened = NULL;
+            status = gw_device_allocate(s, (size_t)l->elements * sizeof(float), 0, &widened, why);
+            l->widened = widened;
         }
     }
     s->tasks = calloc((size_t)pieces + 1, sizeof *s->tasks);
@@ -217,24 +222,38 @@ static gw_status make_tasks(gw_step *s, gw_why *why)
 
 /* ---- memory ---- */
 
+/* Else it stays: fresh pages are slow. */
+static gw_status make_larger(const gw_step *s, gw_workspace *w, size_t need, int pinned,
+                             gw_why *why)
+{
+    if (w->data != NULL && w->size >= need) {
+        return GW_OK;
+    }
+    gw_device_free(s, w->data, pinned);
+    *w = (gw_workspace){NULL, need};
+    return gw_device_allocate(s, need, pinned, &w->data, why);
+}
+
 static gw_status make_workspaces(gw_step *s, gw_why *why)
 {
     for (uint32_t i = 0; i < s->n_lanes; i++) {
-        gw_workspace *w = &s->lanes[i].workspace;
-        size_t need = 0;
+        gw_step_lane *lane = &s->lanes[i];
+        size_t need = 0, there = 0;
         for (uint32_t t = i; t < s->n_tasks; t += s->n_lanes) {
-            const size_t bytes = gw_exchange_workspace(s->tasks[t].exchange);
+            const gw_exchange *x = s->tasks[t].exchange;
+            const size_t bytes = gw_exchange_workspace(x), more = gw_exchange_workspace_there(x);
             need = bytes > need ? bytes : need;
+            there = more > there ? more : there;
         }
-        if (w->data == NULL || w->size < need) { /* else it stays: fresh pages are slow */
-            free(w->data);
-            *w = (gw_workspace){gw_pages_allocate(need), need};
+        gw_status status = make_larger(s, &lane->workspace, need, 1, why);
+        if (status == GW_OK && gw_step_on_device(s)) {
+            status = make_larger(s, &lane->groups.there, there, 0, why);
         }
-        if (w->data == NULL) {
-            return GW_FAIL(why, GW_ERR_MEMORY, "no memory: a lane needs %zu bytes", need);
+        if (status != GW_OK) {
+            return status;
         }
-        s->lanes[i].task = i;
-        s->lanes[i].begun = 0;
+        lane->task = i;
+        lane->begun = 0;
     }
     return GW_OK;
 }
@@ -262,9 +281,11 @@ static gw_status make_trial(gw_step *s, gw_why *why)
         return GW_OK;
     }
     s->trial.values = malloc((size_t)largest * sizeof(float) + 1);
+    s->trial.input = malloc((gw_step_on_device(s) ? (size_t)largest * sizeof(float) : 0) + 1);
     s->trial.payload = malloc(s->trial.payload_bytes + 1);
     s->trial.workspace.data = malloc(s->trial.workspace.size + 1);
-    return s->trial.values != NULL && s->trial.payload != NULL && s->trial.workspace.data != NULL
+    return s->trial.values != NULL && s->trial.input != NULL && s->trial.payload != NULL &&
+                   s->trial.workspace.data != NULL
                ? GW_OK
                : GW_FAIL(why, GW_ERR_MEMORY, "no memory to measure errors");
 }
@@ -272,7 +293,10 @@ static gw_status make_trial(gw_step *s, gw_why *why)
 gw_status gw_step_prepare(gw_step *s, gw_why *why)
 {
     drop_tasks(s);
-    gw_status status = make_tasks(s, why);
+    gw_status status = gw_device_prepare(s, why);
+    if (status == GW_OK) {
+        status = make_tasks(s, why);
+    }
     if (status == GW_OK) {
         status = make_workspaces(s, why);
     }

@@ -42,8 +42,29 @@ static double rel_error(gw_step *s, uint32_t layer, const float *values)
     return lost == 0 ? 0 : lost / size;
 }
 
-/* Before the first piece of a layer: as fp32, with what vanished encode points held. */
-static gw_status open_layer(gw_step *s, uint32_t layer, float *values, gw_why *why)
+/* The numbers that a rel_error is of; NULL: not to be had. */
+static const float *for_trial(gw_step *s, const gw_step_lane *lane, const gw_layer *l,
+                              float *values)
+{
+    const size_t bytes = (size_t)l->elements * sizeof *values;
+    const int copied = gw_step_on_device(s) &&
+                       gw_cuda_copy(s->config.place, lane->groups.stream, s->trial.input, values,
+                                    bytes, NULL) == GW_OK &&
+                       gw_cuda_wait(s->config.place, lane->groups.stream, NULL) == GW_OK;
+    return copied ? s->trial.input : gw_step_on_device(s) ? NULL : values;
+}
+
+static gw_status hand_over(gw_step *s, const gw_step_lane *lane, const gw_layer *l, float *values,
+                           gw_why *why)
+{
+    return gw_step_on_device(s)
+               ? gw_device_hand_over(s, lane, l, values, why)
+               : gw_feedback_hand_over(s->store, l->store_tensor, values, 0, l->elements, why);
+}
+
+/* Before the first piece of a layer, whose fp32 numbers are at `values`: with what vanished encode points held. */
+static gw_status open_layer(gw_step *s, const gw_step_lane *lane, uint32_t layer, float *values,
+                            gw_why *why)
 {
     gw_layer *l = &s->layers[layer];
     l->begun = 1;
@@ -54,18 +75,32 @@ static gw_status open_layer(gw_step *s, uint32_t layer, float *values, gw_why *w
                                    .begun = gw_step_now() - s->first_post,
                                    .rel_error = (double)NAN,
                                    .fused = l->fusion != UINT32_MAX};
-    if (l->dtype != GW_F32) {
-        s->convert->widen(l->dtype, l->gradient.data, values, (size_t)l->elements);
-    } else if (values != l->gradient.data) {
-        memcpy(values, l->gradient.data, (size_t)l->elements * sizeof *values);
-    }
-    const gw_status status =
-        gw_feedback_hand_over(s->store, l->store_tensor, values, 0, l->elements, why);
+    const gw_status status = hand_over(s, lane, l, values, why);
     if (status == GW_OK && s->config.measure_error && l->params.codec != NULL &&
         l->fusion == UINT32_MAX) {
-        l->measured.rel_error = rel_error(s, layer, values);
+        const float *numbers = for_trial(s, lane, l, values);
+        l->measured.rel_error = numbers != NULL ? rel_error(s, layer, numbers) : (double)NAN;
     }
     return status;
+}
+
+/* Gradients of layers that begin, as fp32, one behind the other. */
+static gw_status gather(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
+                        float *values, gw_why *why)
+{
+    if (gw_step_on_device(s)) {
+        return gw_device_gather(s, lane, layers, n, values, why);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const gw_layer *l = &s->layers[layers[i]];
+        if (l->dtype != GW_F32) {
+            s->convert->widen(l->dtype, l->gradient.data, values, (size_t)l->elements);
+        } else if (values != l->gradient.data) {
+            memcpy(values, l->gradient.data, (size_t)l->elements * sizeof *values);
+        }
+        values += l->elements;
+    }
+    return GW_OK;
 }
 
 static void add_stats(gw_layer_stats *to, const gw_exchange_stats *from)
@@ -74,34 +109,43 @@ static void add_stats(gw_layer_stats *to, const gw_exchange_stats *from)
     to->decode_seconds += from->decode_seconds;
     to->payload_bytes += from->payload_bytes;
     to->non_finite += from->report.non_finite;
+    to->coded_on |= from->coded_on;
+    to->copy_seconds += from->copy_seconds;
     for (int i = 0; i < GW_LINKS; i++) {
         to->bytes_sent[i] += from->bytes_sent[i];
     }
 }
 
-/* Into the caller's gradient; 1 if a number is too large for its type. */
-static int write_back(const gw_step *s, const gw_layer *l, const float *values)
+/* Back into the callers' gradients; a layer with a number too large for its type is bad. */
+static gw_status scatter(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
+                         float *values, gw_why *why)
 {
-    if (l->dtype == GW_F32) {
-        if (values != l->gradient.data) {
+    if (gw_step_on_device(s)) {
+        return gw_device_scatter(s, lane, layers, n, values, why);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        gw_layer *l = &s->layers[layers[i]];
+        if (l->dtype != GW_F32) {
+            const uint32_t largest =
+                s->convert->narrow(l->dtype, values, l->gradient.data, (size_t)l->elements);
+            l->bad |=
+                l->elements != 0 && largest >= (l->dtype == GW_F16 ? 0x477FF000u : 0x7F7F8000u);
+        } else if (values != l->gradient.data) {
             memcpy(l->gradient.data, values, (size_t)l->elements * sizeof *values);
         }
-        return 0;
+        values += l->elements;
     }
-    const uint32_t largest =
-        s->convert->narrow(l->dtype, values, l->gradient.data, (size_t)l->elements);
-    return l->elements != 0 && largest >= (l->dtype == GW_F16 ? 0x477FF000u : 0x7F7F8000u);
+    return GW_OK;
 }
 
 /* After the last piece. */
-static void close_layer(gw_step *s, uint32_t layer, const float *values)
+static void close_layer(gw_step *s, uint32_t layer)
 {
     gw_layer *l = &s->layers[layer];
     const uint32_t ranks = s->config.comm->ranks;
     for (uint32_t i = 0; i < l->n_pieces; i++) {
         add_stats(&l->measured, gw_exchange_stats_of(l->pieces[i]));
     }
-    l->bad |= write_back(s, l, values);
     l->measured.dense_bytes_sent = 8 * l->elements * (ranks - 1) / ranks;
     const double now = gw_step_now();
     l->measured.arrived = now - s->first_post;
@@ -162,15 +206,20 @@ static gw_status begin_task(gw_step *s, gw_step_lane *lane, gw_why *why)
         const gw_fusion *f = &s->fusions[t->fusion];
         uint64_t at = 0;
         values = f->values;
+        status = gather(s, lane, s->fused + f->first, f->count, values, why);
         for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
             const uint32_t layer = s->fused[f->first + i];
-            status = open_layer(s, layer, values + at, why);
+            status = open_layer(s, lane, layer, values + at, why);
             at += s->layers[layer].elements;
         }
     } else {
-        values = values_of(&s->layers[t->layer]);
-        if (!s->layers[t->layer].begun) {
-            status = open_layer(s, t->layer, values, why);
+        gw_layer *l = &s->layers[t->layer];
+        values = values_of(l);
+        if (!l->begun) {
+            status = gather(s, lane, &t->layer, 1, values, why);
+            status = status == GW_OK ? open_layer(s, lane, t->layer, values, why) : status;
+        } else if (gw_step_on_device(s)) { /* another lane has gathered it */
+            status = gw_cuda_follow(s->config.place, lane->groups.stream, l->event, why);
         }
         values += t->first;
     }
@@ -185,34 +234,42 @@ static gw_status begin_task(gw_step *s, gw_step_lane *lane, gw_why *why)
     return gw_exchange_begin(t->exchange, &lane->groups, values, &stream, lane->workspace, why);
 }
 
-static gw_status end_fusion(gw_step *s, const gw_fusion *f, gw_why *why)
+static gw_status end_fusion(gw_step *s, const gw_step_lane *lane, const gw_fusion *f, gw_why *why)
 {
-    uint64_t at = 0;
+    const float *numbers = gw_step_on_device(s) ? gw_exchange_values_here(f->exchange) : f->values;
     gw_status status = gw_exchange_commit(f->exchange, why); /* it has no residuals */
     for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
         gw_layer *l = &s->layers[s->fused[f->first + i]];
-        l->bad = gw_any_non_finite(f->values + at, (size_t)l->elements);
+        l->bad = gw_any_non_finite(numbers, (size_t)l->elements);
+        numbers += l->elements;
         if (i == 0) { /* bytes and times of the whole stand at its first layer */
             add_stats(&l->measured, gw_exchange_stats_of(f->exchange));
         }
-        close_layer(s, s->fused[f->first + i], f->values + at);
-        at += l->elements;
+    }
+    if (status == GW_OK) {
+        status = scatter(s, lane, s->fused + f->first, f->count, f->values, why);
+    }
+    for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
+        close_layer(s, s->fused[f->first + i]);
     }
     return status;
 }
 
-static gw_status end_task(gw_step *s, const gw_task *t, gw_why *why)
+static gw_status end_task(gw_step *s, const gw_step_lane *lane, const gw_task *t, gw_why *why)
 {
     if (t->fusion != UINT32_MAX) {
-        return end_fusion(s, &s->fusions[t->fusion], why);
+        return end_fusion(s, lane, &s->fusions[t->fusion], why);
     }
     gw_layer *l = &s->layers[t->layer];
-    float *values = values_of(l);
+    gw_status status = GW_OK;
     l->bad |= !gw_exchange_stats_of(t->exchange)->finite;
     if (++l->pieces_done == l->n_pieces) {
-        close_layer(s, t->layer, values);
+        status = scatter(s, lane, &t->layer, 1, values_of(l), why);
+        if (status == GW_OK) {
+            close_layer(s, t->layer);
+        }
     }
-    return GW_OK;
+    return status;
 }
 
 static const char *name_of(const gw_step *s, const gw_task *t)
@@ -240,7 +297,7 @@ static gw_status run_lane(gw_step *s, gw_step_lane *lane, int *moved, gw_why *wh
         *moved = 1;
         lane->task += s->n_lanes;
         lane->begun = 0;
-        status = end_task(s, t, &reason);
+        status = end_task(s, lane, t, &reason);
     }
     if (status != GW_OK) {
         char where[128];
@@ -294,6 +351,7 @@ void gw_step_fail(gw_step *s, gw_status status, const gw_why *why)
     if (s->side != NULL) {
         s->side->table->abort(s->side, why->text);
     }
+    gw_device_settle(s);
     for (uint32_t i = 0; i < s->n_tasks; i++) {
         (void)gw_exchange_rollback(s->tasks[i].exchange, NULL);
     }
@@ -375,10 +433,14 @@ static gw_status run_once(gw_step *s, double *since)
 void gw_step_run_all(gw_step *s)
 {
     double since = gw_step_now();
-    while (s->status == GW_OK && s->arrived < s->n_layers) {
-        if (run_once(s, &since) != GW_OK) {
-            return;
-        }
+    gw_cuda_place callers = s->config.place;
+    if (gw_step_on_device(s)) {
+        (void)gw_cuda_use(s->config.place, &callers.device, NULL);
+    }
+    while (s->status == GW_OK && s->arrived < s->n_layers && run_once(s, &since) == GW_OK) {
+    }
+    if (gw_step_on_device(s)) {
+        (void)gw_cuda_use(callers, NULL, NULL);
     }
 }
 
@@ -387,6 +449,9 @@ void *gw_step_thread(void *step)
     gw_step *s = step;
     double since = gw_step_now();
     gw_turn_soon();
+    if (gw_step_on_device(s)) {
+        (void)gw_cuda_use(s->config.place, NULL, NULL);
+    }
     (void)pthread_mutex_lock(&s->lock);
     while (!s->stop) {
         if (s->status != GW_OK || s->posted == 0 || s->arrived == s->n_layers) {

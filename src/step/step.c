@@ -100,6 +100,9 @@ gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *wh
     if (status == GW_OK) {
         status = open_lanes(s, why);
     }
+    if (status == GW_OK) {
+        status = gw_device_open(s, why);
+    }
     if (status == GW_OK && config->own_thread) {
         s->has_thread = pthread_create(&s->thread, NULL, gw_step_thread, s) == 0;
         status = s->has_thread ? GW_OK : GW_FAIL(why, GW_ERR_SYSTEM, "cannot start a thread");
@@ -139,6 +142,7 @@ void gw_step_destroy(gw_step *s)
     }
     gw_step_adapt_end(s);
     gw_step_unprepare(s);
+    gw_device_close(s);
     close_group(s->side);
     for (uint32_t i = 0; i < s->config.lanes; i++) {
         close_group(s->lanes[i].groups.inter);
@@ -299,6 +303,12 @@ gw_status gw_step_planned(const gw_step *s, uint32_t layer, gw_params *params, g
 
 gw_status gw_step_post(gw_step *s, uint32_t layer, const gw_tensor *gradient, gw_why *why)
 {
+    return gw_step_post_after(s, layer, gradient, NULL, why);
+}
+
+gw_status gw_step_post_after(gw_step *s, uint32_t layer, const gw_tensor *gradient, void *stream,
+                             gw_why *why)
+{
     gw_status status = gw_step_failure(s, why);
     if (status != GW_OK) {
         return status;
@@ -316,8 +326,14 @@ gw_status gw_step_post(gw_step *s, uint32_t layer, const gw_tensor *gradient, gw
                        l->name, (unsigned long long)l->elements, gw_dtype_name(l->dtype),
                        gradient->count, gw_dtype_name(gradient->dtype));
     }
-    if (s->adapt != NULL) {
-        gw_step_adapt_copy(s, layer, gradient);
+    if (gw_step_on_device(s) && !l->posted) {
+        status = gw_cuda_record(s->config.place, l->event, stream, why);
+    }
+    if (status == GW_OK && s->adapt != NULL) {
+        status = gw_step_adapt_copy(s, layer, gradient, why);
+    }
+    if (status != GW_OK) {
+        return status;
     }
     (void)pthread_mutex_lock(&s->lock);
     if (l->posted) {

@@ -1,5 +1,5 @@
 /* A step, seen from inside. step.c takes layers, plans and gradients; agree.c compares them with the other
- * ranks'; prepare.c turns the plan into tasks; run.c runs them; adapt*.c choose levels during training. */
+ * ranks'; prepare.c turns the plan into tasks; run.c runs them; device.c is for gradients on a device; adapt*.c choose levels during training. */
 #ifndef GW_STEP_STEP_H
 #define GW_STEP_STEP_H
 
@@ -35,7 +35,8 @@ typedef struct gw_layer {
     gw_route route;
     int changed; /* the plan, since the last agree */
     /* prepared by agree */
-    float *widened; /* fp32 of an fp16 or bf16 gradient */
+    float *widened; /* fp32 of an fp16 or bf16 gradient, where that lies */
+    void *event;    /* on a device: the gradient is ready */
     gw_exchange **pieces;
     uint32_t n_pieces;
     uint32_t fusion; /* UINT32_MAX: none */
@@ -54,6 +55,18 @@ typedef struct gw_step_lane {
     uint32_t task; /* the next, or the one under way */
     int begun;
 } gw_step_lane;
+
+/* Of a step on a device. Lists have room for all layers. */
+typedef struct gw_step_device {
+    gw_params cast[4]; /* by gw_dtype: to it, and from it */
+    void *side;        /* a stream for whoever posts */
+    float *staging[2]; /* pinned: for the lanes, and for whoever posts */
+    gw_cuda_source *sources;
+    gw_cuda_sink *sinks;
+    gw_cuda_payload *payloads;
+    gw_cuda_result *results, *results_here;
+    uint32_t room;
+} gw_step_device;
 
 struct gw_step {
     gw_step_config config;
@@ -76,11 +89,12 @@ struct gw_step {
     struct gw_step_adapt *adapt; /* NULL: levels stay as they are planned */
     gw_comm *side;               /* adapt's own group */
     struct {                     /* for rel_error */
-        float *values;
+        float *values, *input;   /* input: of gradients on a device */
         uint8_t *payload;
         gw_workspace workspace;
         size_t payload_bytes;
     } trial;
+    gw_step_device device;
 
     /* guarded by `lock`; the rest of a layer belongs to whoever runs it once it is posted */
     pthread_mutex_t lock;
@@ -120,8 +134,36 @@ void gw_step_run_all(gw_step *s);
  * which every rank sees alike. */
 gw_status gw_step_settle(gw_step *s, gw_why *why);
 
+/* ---- gradients on a device ---- */
+
+static inline int gw_step_on_device(const gw_step *s)
+{
+    return s->config.place.cuda != NULL;
+}
+
+gw_status gw_device_open(gw_step *s, gw_why *why); /* after the lanes */
+void gw_device_close(gw_step *s);
+/* Lists and events for the layers there are. */
+gw_status gw_device_prepare(gw_step *s, gw_why *why);
+void gw_device_settle(gw_step *s); /* waits for all work of the lanes */
+/* Memory for values, where gradients lie; or, `pinned`, for what the host works on. gw_pages_allocate without a device. */
+gw_status gw_device_allocate(const gw_step *s, size_t bytes, int pinned, void **out, gw_why *why);
+void gw_device_free(const gw_step *s, void *memory, int pinned);
+/* The lane goes on behind the layers' gradients, which become fp32 one behind the other at `values`, unless they lie
+ * there. */
+gw_status gw_device_gather(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
+                           float *values, gw_why *why);
+/* Back again, done on return; a layer with a number too large for its type is bad. */
+gw_status gw_device_scatter(gw_step *s, const gw_step_lane *lane, const uint32_t *layers,
+                            uint32_t n, float *values, gw_why *why);
+gw_status gw_device_hand_over(gw_step *s, const gw_step_lane *lane, const gw_layer *l,
+                              float *values, gw_why *why);
+/* A gradient as fp32 on the host, done on return; by whoever posts. */
+gw_status gw_device_read(gw_step *s, const gw_layer *l, const gw_tensor *gradient, float *to,
+                         gw_why *why);
+
 /* Choosing during training: in post, after every step, and before the groups are closed. */
-void gw_step_adapt_copy(gw_step *s, uint32_t layer, const gw_tensor *gradient);
+gw_status gw_step_adapt_copy(gw_step *s, uint32_t layer, const gw_tensor *gradient, gw_why *why);
 gw_status gw_step_adapt_go_on(gw_step *s, uint64_t number, gw_why *why);
 void gw_step_adapt_end(gw_step *s);
 int gw_step_adapt_has(const gw_step *s, uint32_t layer); /* its level is adapt's */

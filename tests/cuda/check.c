@@ -89,6 +89,16 @@ gw_exec scalar_exec(void)
     return (gw_exec){.isa = GW_ISA_SCALAR, .workspace = {memory, sizeof memory}};
 }
 
+/* Where a tensor may begin, as a part of a larger one: anywhere, or shortly before random numbers get another pair of keys. */
+static uint64_t some_first(gen *g, size_t grain)
+{
+    const uint32_t kind = gen_below(g, 4);
+    return grain == 0  ? 0
+           : kind == 0 ? grain * (gen_u64(g) >> 24)
+           : kind == 1 ? (UINT64_C(1) << 33) - grain * (1 + gen_below(g, 9))
+                       : 0;
+}
+
 static void make_expected(const scene *s, gen *g, tensor *t, size_t count)
 {
     const size_t width = gw_dtype_size(s->dtype), grain = gw_codec_grain(&s->params);
@@ -103,9 +113,12 @@ static void make_expected(const scene *s, gen *g, tensor *t, size_t count)
     t->after_got = take(count * 4);
     gen_fill(g, s->content, s->dtype, t->in, count);
     gen_fill(g, s->content == GEN_ONE_NAN ? GEN_NORMAL : s->content, GW_F32, t->residual, count);
-    t->key = (gw_stream){gen_u64(g),        gen_u64(g),
-                         gen_u64(g),        gen_below(g, 100),
-                         gen_below(g, 100), grain * (gen_below(g, 3) == 0 ? gen_u64(g) >> 24 : 0)};
+    t->key = (gw_stream){.seed = gen_u64(g),
+                         .step = gen_u64(g),
+                         .tensor = gen_u64(g),
+                         .point = gen_below(g, 100),
+                         .rank = gen_below(g, 100),
+                         .first = some_first(g, grain)};
     const gw_tensor in = {t->in, count, s->dtype};
     must(s,
          gw_encode_feedback(&s->params, &exec, &t->key, &in, s->feedback ? t->residual : NULL,

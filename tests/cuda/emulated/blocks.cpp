@@ -101,6 +101,7 @@ void run_block(void)
 
 void gw_emulate(dim3 grid, dim3 threads, size_t shared_bytes, gw_emulated_body *body, void *arg)
 {
+    gw_emulated_enter();
     if (b == NULL) {
         b = (block *)aligned_alloc(256, (sizeof *b + 255) / 256 * 256);
         void *stacks = mmap(NULL, (size_t)MAX_THREADS * STACK, PROT_READ | PROT_WRITE,
@@ -128,6 +129,7 @@ void gw_emulate(dim3 grid, dim3 threads, size_t shared_bytes, gw_emulated_body *
             }
         }
     }
+    gw_emulated_leave();
 }
 
 __attribute__((destructor)) static void give_back(void)

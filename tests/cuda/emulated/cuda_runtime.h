@@ -294,40 +294,55 @@ template <class T> static inline T atomicCAS(T *p, T expected, T v)
     return before;
 }
 
-/* The host's side. */
-typedef void *cudaStream_t;
-typedef enum cudaError { cudaSuccess = 0, cudaErrorNoDevice = 100 } cudaError_t;
+/* The host's side. Device memory cannot be touched but by launches and calls of this header. A copy to the host leaves
+ * poison until its event or stream is asked, one from the host reads as late as it can, and an event is not done the
+ * first time it is asked. Memory that did not come from cudaMalloc may stand in for a device's. */
+typedef struct gw_emulated_stream *cudaStream_t;
+typedef struct gw_emulated_event *cudaEvent_t;
+typedef enum cudaError {
+    cudaSuccess = 0,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorNoDevice = 100,
+    cudaErrorInvalidDevice = 101,
+    cudaErrorNotReady = 600
+} cudaError_t;
 typedef enum cudaFuncAttribute {
     cudaFuncAttributeMaxDynamicSharedMemorySize = 8
 } cudaFuncAttribute;
+enum { cudaMemcpyDefault = 4, cudaStreamNonBlocking = 1, cudaHostAllocPortable = 1 };
 
 static inline cudaError_t cudaGetLastError(void)
 {
     return cudaSuccess;
 }
-static inline const char *cudaGetErrorString(cudaError_t)
-{
-    return "emulated";
-}
-static inline cudaError_t cudaGetDeviceCount(int *n)
-{
-    *n = 1;
-    return cudaSuccess;
-}
-static inline cudaError_t cudaMemsetAsync(void *p, int byte, size_t n, cudaStream_t)
-{
-    memset(p, byte, n);
-    return cudaSuccess;
-}
-static inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, int, cudaStream_t)
-{
-    memcpy(to, from, n);
-    return cudaSuccess;
-}
+const char *cudaGetErrorString(cudaError_t error);
+cudaError_t cudaGetDeviceCount(int *n);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaSetDevice(int device);
+cudaError_t cudaMalloc(void **out, size_t bytes);
+cudaError_t cudaFree(void *memory);
+cudaError_t cudaHostAlloc(void **out, size_t bytes, unsigned flags);
+cudaError_t cudaFreeHost(void *memory);
+cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest);
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t *out, unsigned flags, int priority);
+cudaError_t cudaStreamDestroy(cudaStream_t stream);
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned flags);
+cudaError_t cudaEventCreate(cudaEvent_t *out);
+cudaError_t cudaEventDestroy(cudaEvent_t event);
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream);
+cudaError_t cudaEventQuery(cudaEvent_t event);
+cudaError_t cudaEventElapsedTime(float *milliseconds, cudaEvent_t from, cudaEvent_t to);
+cudaError_t cudaMemsetAsync(void *p, int byte, size_t n, cudaStream_t stream);
+cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t n, int kind, cudaStream_t stream);
 template <class F> static inline cudaError_t cudaFuncSetAttribute(F, cudaFuncAttribute, int bytes)
 {
     gw_emulated_most_shared = (size_t)bytes;
     return cudaSuccess;
 }
+
+/* One launch or call at a time; device memory can be touched in between. */
+void gw_emulated_enter(void);
+void gw_emulated_leave(void);
 
 #endif

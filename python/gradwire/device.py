@@ -1,0 +1,75 @@
+"""Gradients on a CUDA device: which one, and libgradwire_cuda, which codes there.
+
+Without the library gradients come to pinned memory and are coded on the CPU: the same bits, later.
+"""
+
+import os
+import pathlib
+import sys
+from ctypes import byref, c_void_p
+
+from .library import GradwireError, Why, check, folder, lib
+
+NAME = "libgradwire_cuda.so"
+_opened = {}  # by file; a library stays for the life of the process
+
+
+class Device:
+    """`torch` is the torch.device of all gradients; `cuda` the opened library, None: gradients are coded on the CPU."""
+
+    def __init__(self, torch_device, cuda, why):
+        self.torch, self.cuda, self.why = torch_device, cuda, why
+
+    @property
+    def index(self):
+        return self.torch.index or 0
+
+    def stream(self):
+        """Of torch's, by its handle: gradients are ready behind it."""
+        import torch
+
+        return torch.cuda.current_stream(self.torch).cuda_stream if self.torch.type == "cuda" else None
+
+
+def _file():
+    if os.environ.get("GRADWIRE_CUDA_LIBRARY"):
+        return os.environ["GRADWIRE_CUDA_LIBRARY"]
+    root = pathlib.Path(__file__).resolve().parents[2]
+    for place in (folder() / NAME, root / "build/bench-cuda" / NAME):
+        if place.exists():
+            return str(place)
+    return None  # where the system looks
+
+
+def open_library():
+    """The library, or the words why there is none."""
+    path = _file()
+    if path not in _opened:
+        handle, why = c_void_p(), Why()
+        try:
+            check(lib.gw_cuda_open(path.encode() if path else None, byref(handle), byref(why)), why)
+            _opened[path] = (handle, None)
+        except GradwireError as error:
+            _opened[path] = (None, str(error))
+    return _opened[path]
+
+
+def of(parameters, names):
+    """None where all parameters are on the CPU."""
+    first = parameters[0].device
+    for parameter, name in zip(parameters, names):
+        if parameter.device != first:
+            raise GradwireError(f"parameter '{name}' is on {parameter.device}, '{names[0]}' on {first}: all on one device, please")
+    if first.type == "cpu":
+        return None
+    if first.type != "cuda":
+        raise GradwireError(f"parameter '{names[0]}' is on {first}; the CPU and CUDA devices are supported")
+    return Device(first, *open_library())
+
+
+def warn(reasons):
+    """One line a job: `reasons` of all ranks, None where there is nothing to say."""
+    for rank, reason in enumerate(reasons):
+        if reason is not None:
+            print(f"gradwire: rank {rank} codes gradients of a CUDA device on the CPU: {reason}", file=sys.stderr)
+            return

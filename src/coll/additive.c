@@ -1,0 +1,90 @@
+/* Additive routes: the payload's numbers take the tensor's place, and are summed as they are; of a codec with rounds, round
+ * after round. */
+#include "coll/exchange.h"
+
+static gw_rounds rounds_of(gw_exchange *x, gw_exec *exec, gw_tensor *in)
+{
+    *exec = x->config.exec;
+    exec->workspace = x->rounds_workspace;
+    *in = (gw_tensor){x->values, (size_t)x->config.elements, GW_F32};
+    return (gw_rounds){.params = &x->config.params,
+                       .exec = exec,
+                       .stream = &x->stream,
+                       .in = in,
+                       .residual = x->residual[0],
+                       .residual_after = x->residual_after[0],
+                       .state = x->state,
+                       .state_after = x->state_after};
+}
+
+/* The buffer of the next round, and the route for so many numbers. */
+static gw_status make_round(gw_exchange *x, gw_why *why)
+{
+    gw_exec exec;
+    gw_tensor in;
+    gw_report report = {0};
+    size_t n = 0;
+    const gw_rounds rounds = rounds_of(x, &exec, &in);
+    gw_status status = gw_rounds_elements(&x->config.params, in.count, x->round, &n);
+    if (status == GW_OK && n != 0) {
+        status = gw_rounds_make(&rounds, x->round, x->numbers, &report);
+    }
+    if (status != GW_OK) {
+        return gw_fail(why, status, "round %u: %s", x->round, gw_status_string(status));
+    }
+    x->stats.report = x->round == 0 ? report : x->stats.report;
+    x->stats.payload_bytes += 4 * n;
+    return gw_exchange_compile(x, n, why);
+}
+
+gw_status gw_additive_encode(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    x->base_first = 0;
+    if (gw_exchange_has_rounds(x)) {
+        x->base = x->numbers;
+        return make_round(x, why);
+    }
+    size_t written = 0, shared = 0;
+    gw_exec exec = x->config.exec;
+    exec.workspace = x->codec_workspace;
+    const gw_tensor in = {x->values, (size_t)x->config.elements, GW_F32};
+    const gw_stream stream = gw_program_stream(&x->program, m, 0, x->stream);
+    gw_status status = gw_payload_bound(&x->config.params, 0, &shared);
+    if (status == GW_OK) {
+        status = gw_encode_feedback(&x->config.params, &exec, &stream, &in, x->residual[0],
+                                    x->residual_after[0], x->numbers, x->numbers_bytes, &written,
+                                    &x->stats.report);
+    }
+    x->base = x->numbers + shared / sizeof *x->numbers;
+    x->stats.payload_bytes = written;
+    return status == GW_OK ? GW_OK
+                           : gw_fail(why, status, "cannot encode: %s", gw_status_string(status));
+}
+
+gw_status gw_additive_decode(gw_exchange *x, int *again, gw_why *why)
+{
+    gw_tensor out = {x->values, (size_t)x->config.elements, GW_F32};
+    gw_exec exec = x->config.exec;
+    if (!gw_exchange_has_rounds(x)) {
+        exec.workspace = x->codec_workspace;
+        return gw_decode(&x->config.params, &exec, x->numbers, x->numbers_bytes, GW_SET, &out, why);
+    }
+    gw_tensor in;
+    size_t n = 0;
+    const gw_rounds rounds = rounds_of(x, &exec, &in);
+    gw_status status = in.count != 0 ? gw_rounds_take(&rounds, x->round, x->numbers) : GW_OK;
+    if (status == GW_OK) {
+        status = gw_rounds_elements(&x->config.params, in.count, x->round + 1, &n);
+    }
+    if (status == GW_OK && n != 0) {
+        x->round++;
+        *again = 1;
+        return make_round(x, why);
+    }
+    if (status == GW_OK) {
+        status = gw_rounds_decode(&rounds, x->numbers, GW_SET, &out);
+    }
+    return status == GW_OK
+               ? GW_OK
+               : gw_fail(why, status, "round %u: %s", x->round, gw_status_string(status));
+}

@@ -1,0 +1,465 @@
+/* Values in a device's memory. The walk is the same; here is what a move does there: values go to the host for sums of
+ * numbers and steps @cpu, and back; steps @gpu are launched on the lane's stream, and payloads copied to where messages
+ * are. Nothing waits: what is under way ends with the lane's event, which gw_exchange_progress asks about. */
+#include "coll/exchange.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* Payloads whose size hangs on data begin at multiples of this. */
+enum { PAYLOAD_ALIGN = 16 };
+
+static int on_device(const gw_exchange *x)
+{
+    return x->config.place.cuda != NULL;
+}
+
+/* ---- how much ---- */
+
+/* The bundle that a coding move makes or takes. */
+static const gw_operand *bundle_of(const gw_move *m)
+{
+    return m->step.op == GW_OP_ENCODE ? &m->after : &m->before;
+}
+
+/* A codec with rounds is the host's: its products have another order there, so that bits would differ. */
+static int device_codes(const gw_exchange *x, const gw_move *m)
+{
+    const gw_params *p = &x->config.params;
+    return m->runs && m->step.device == GW_DEVICE_GPU &&
+           gw_cuda_has(x->config.place.cuda, p->codec) &&
+           (gw_params_flags(p) & GW_CODEC_ROUNDS) == 0 &&
+           (gw_codec_grain(p) != 0 || x->config.elements <= UINT32_MAX) &&
+           bundle_of(m)->payloads <= GW_CUDA_MAX_PAYLOADS;
+}
+
+static gw_status measure_coding(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    gw_there *t = &x->there;
+    const gw_operand *o = bundle_of(m);
+    const uint32_t pieces = gw_exchange_is_additive(x) ? 1 : o->outer * o->inner;
+    const size_t entries = gw_exchange_is_additive(x) ? 1 : (size_t)pieces * o->payloads;
+    size_t *counts = calloc(pieces + 1, sizeof *counts), bytes = 0;
+    if (counts == NULL) {
+        return gw_fail(why, GW_ERR_MEMORY, "no memory for an exchange");
+    }
+    for (uint32_t i = 0; i < pieces; i++) {
+        counts[i] = gw_exchange_is_additive(x)
+                        ? (size_t)x->config.elements
+                        : (size_t)gw_operand_piece(o, x->program.grain, i).count;
+    }
+    const gw_status status = gw_cuda_workspace(x->config.place.cuda, &x->config.params, GW_F32,
+                                               counts, pieces, 1, &bytes);
+    free(counts);
+    t->codec_bytes = bytes > t->codec_bytes ? bytes : t->codec_bytes;
+    t->pieces = pieces > t->pieces ? pieces : t->pieces;
+    t->entries = entries > t->entries ? entries : t->entries;
+    return status == GW_OK ? GW_OK : gw_fail(why, status, "%s", gw_status_string(status));
+}
+
+gw_status gw_there_measure(gw_exchange *x, gw_why *why)
+{
+    gw_there *t = &x->there;
+    gw_status status = GW_OK;
+    int host =
+        1; /* whether the host sees values; the last move decides where they are in the end */
+    int ever = 0;
+    for (uint32_t i = 0; i < x->program.n_moves && on_device(x) && status == GW_OK; i++) {
+        const gw_move *m = &x->program.move[i];
+        const int dense = m->before.kind == GW_OPERAND_DENSE || m->after.kind == GW_OPERAND_DENSE;
+        t->codes[i] = m->step.level == 0 && device_codes(x, m);
+        if (t->codes[i]) {
+            status = measure_coding(x, m, why);
+        }
+        host = m->runs && dense ? !t->codes[i] : host;
+        ever |= host && m->runs && dense;
+    }
+    const int looks = x->program.n_moves == 0 || !t->codes[x->program.n_moves - 1];
+    t->mirror_bytes = on_device(x) && (ever || looks) ? 4 * (size_t)x->config.elements : 0;
+    t->bytes = x->bundle_bytes + PAYLOAD_ALIGN * t->pieces;
+    t->bytes = t->pieces == 0 ? 0 : t->bytes > x->numbers_bytes ? t->bytes : x->numbers_bytes;
+    return status;
+}
+
+void gw_there_cut(gw_arena *here, gw_arena *there, gw_exchange *x)
+{
+    gw_there *t = &x->there;
+    if (!on_device(x)) {
+        return;
+    }
+    x->values = gw_arena_take(here, t->mirror_bytes, 1);
+    t->results_here = gw_arena_take(here, t->pieces, sizeof *t->results_here);
+    t->sources = gw_arena_take(here, t->pieces, sizeof *t->sources);
+    t->sinks = gw_arena_take(here, t->pieces, sizeof *t->sinks);
+    t->lists = gw_arena_take(here, t->entries, sizeof *t->lists);
+    /* first, for its alignment */
+    t->codec_workspace = (gw_workspace){gw_arena_take(there, t->codec_bytes, 1), t->codec_bytes};
+    t->payloads = gw_arena_take(there, t->bytes, 1);
+    t->results = gw_arena_take(there, t->pieces, sizeof *t->results);
+}
+
+/* ---- residuals ---- */
+
+static gw_status copy_now(const gw_kept *k, void *to, const void *from, uint64_t count, gw_why *why)
+{
+    const gw_status status =
+        gw_cuda_copy(k->place, NULL, to, from, (size_t)count * sizeof(float), why);
+    return status == GW_OK ? gw_cuda_wait(k->place, NULL, why) : status;
+}
+
+static gw_status fetch(void *context, float *r, uint64_t count, gw_why *why)
+{
+    const gw_kept *k = context;
+    return copy_now(k, r, k->r, count, why);
+}
+
+static gw_status put(void *context, const float *r, uint64_t count, gw_why *why)
+{
+    const gw_kept *k = context;
+    return copy_now(k, k->r, r, count, why);
+}
+
+gw_status gw_there_keep(gw_exchange *x, gw_why *why)
+{
+    gw_status status = GW_OK;
+    for (uint32_t i = 0; i < GW_ROUTE_MAX_STEPS && status == GW_OK; i++) {
+        gw_kept *k = &x->there.kept[i];
+        const size_t bytes = (size_t)x->range[i].count * sizeof(float);
+        if (x->slot[i] == GW_NO_SLOT) {
+            continue;
+        }
+        if (!x->there.codes[i]) { /* the exchange before may have kept it */
+            status = gw_feedback_keep(x->config.store, x->slot[i], NULL, why);
+            continue;
+        }
+        k->place = x->config.place;
+        void *r = NULL, *after = NULL;
+        status = gw_cuda_allocate(k->place, bytes, 0, &r, why);
+        if (status == GW_OK) {
+            status = gw_cuda_allocate(k->place, bytes, 0, &after, why);
+        }
+        k->r = r;
+        k->after = after;
+        if (status == GW_OK) {
+            const gw_feedback_keeper keeper = {k, fetch, put};
+            status = gw_feedback_keep(x->config.store, x->slot[i], &keeper, why);
+        }
+    }
+    return status;
+}
+
+void gw_there_free(gw_exchange *x)
+{
+    for (uint32_t i = 0; i < GW_ROUTE_MAX_STEPS; i++) {
+        gw_cuda_free(x->config.place, x->there.kept[i].r, 0);
+        gw_cuda_free(x->config.place, x->there.kept[i].after, 0);
+    }
+}
+
+/* ---- under way ---- */
+
+static gw_status begin(gw_exchange *x, gw_why *why)
+{
+    return gw_cuda_record(x->config.place, x->lane.begun, x->lane.stream, why);
+}
+
+/* After what was given to the stream since `begin`, if that went well. */
+static gw_status end(gw_exchange *x, gw_status status, double *clock, gw_why *why)
+{
+    if (status == GW_OK) {
+        status = gw_cuda_record(x->config.place, x->lane.ended, x->lane.stream, why);
+    }
+    x->there.clock = clock;
+    x->there.waiting = status == GW_OK;
+    return status;
+}
+
+gw_status gw_there_test(gw_exchange *x, int *arrived, gw_why *why)
+{
+    gw_status status = gw_cuda_done(x->config.place, x->lane.ended, arrived, why);
+    if (status == GW_OK && *arrived) {
+        double seconds = 0;
+        status = gw_cuda_elapsed(x->config.place, x->lane.begun, x->lane.ended, &seconds, why);
+        *x->there.clock += seconds;
+        x->there.waiting = 0;
+    }
+    return status;
+}
+
+static gw_status copy(gw_exchange *x, void *to, const void *from, size_t bytes, gw_why *why)
+{
+    return gw_cuda_copy(x->config.place, x->lane.stream, to, from, bytes, why);
+}
+
+/* ---- values ---- */
+
+static gw_status move_range(gw_exchange *x, gw_range range, int to_host, gw_why *why)
+{
+    const uint64_t at = range.first - x->program.whole.first;
+    float *here = x->values + at, *there = x->there.values + at;
+    const size_t bytes = (size_t)range.count * sizeof(float);
+    gw_status status = begin(x, why);
+    if (status == GW_OK) {
+        status = to_host ? copy(x, here, there, bytes, why) : copy(x, there, here, bytes, why);
+    }
+    x->there.here = to_host;
+    return end(x, status, &x->stats.copy_seconds, why);
+}
+
+gw_status gw_there_move(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    const int to_host = !x->there.codes[x->move];
+    const int reads = m->before.kind == GW_OPERAND_DENSE;
+    const int writes = m->after.kind == GW_OPERAND_DENSE;
+    if (!on_device(x) || to_host == x->there.here || !(reads || writes) ||
+        (m->step.level != 0 && m->group.size == 1)) {
+        return GW_OK;
+    }
+    if (reads) {
+        return move_range(x, m->before.range, to_host, why);
+    }
+    x->there.here = to_host; /* what the move makes is all that counts from now on */
+    return GW_OK;
+}
+
+gw_status gw_there_bring(gw_exchange *x, gw_why *why)
+{
+    return move_range(x, x->program.whole, 1, why);
+}
+
+gw_status gw_there_return(gw_exchange *x, gw_why *why)
+{
+    const gw_operand *last = &x->program.move[x->program.n_moves - 1].after;
+    return move_range(x, x->config.sharded ? last->range : x->program.whole, 0, why);
+}
+
+const float *gw_exchange_values_here(const gw_exchange *x)
+{
+    return x->there.mirror_bytes != 0 && !x->there.codes[x->program.n_moves - 1] ? x->values : NULL;
+}
+
+/* ---- coding ---- */
+
+static gw_status clear_results(gw_exchange *x, gw_why *why)
+{
+    return gw_cuda_clear(x->config.place, x->lane.stream, x->there.results,
+                         x->there.pieces * sizeof *x->there.results, why);
+}
+
+static gw_status copy_results(gw_exchange *x, gw_why *why)
+{
+    return copy(x, x->there.results_here, x->there.results,
+                x->there.pieces * sizeof *x->there.results, why);
+}
+
+/* What piece `index` is made of; its payload is at `at`. */
+static gw_cuda_source source_of(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t index,
+                                size_t at, size_t capacity)
+{
+    const uint64_t within = piece.first - m->before.range.first;
+    const float *r = x->residual[x->move];
+    float *after = x->residual_after[x->move];
+    return (gw_cuda_source){.in = {x->there.values + (piece.first - x->program.whole.first),
+                                   (size_t)piece.count, GW_F32},
+                            .residual = r != NULL ? r + within : NULL,
+                            .residual_after = after != NULL ? after + within : NULL,
+                            .key = gw_program_stream(&x->program, m, index, x->stream),
+                            .payload = x->there.payloads + at,
+                            .capacity = capacity,
+                            .result = x->there.results + index};
+}
+
+static gw_status launch_encode(gw_exchange *x, size_t n, gw_why *why)
+{
+    gw_status status = begin(x, why);
+    if (status == GW_OK) {
+        status = clear_results(x, why);
+    }
+    if (status == GW_OK && n != 0) {
+        status = gw_cuda_encode(x->config.place.cuda, x->lane.stream, &x->config.params,
+                                x->there.sources, n, x->there.codec_workspace, why);
+    }
+    return status == GW_OK ? copy_results(x, why) : status;
+}
+
+/* Entries lie there as they will here, but for sizes that are not known yet. */
+static gw_status begin_bundle(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    gw_bundle *b = &x->bundle;
+    size_t at = 0, n = 0;
+    b->pieces = m->after.outer * m->after.inner;
+    b->payloads = 1;
+    b->packed = 1;
+    for (uint32_t i = 0; i < b->pieces; i++) {
+        const size_t entry = gw_bundle_entry_bytes(x, &m->after, i);
+        b->at[i] = at;
+        b->size[i] = 0;
+        if (entry != 0) {
+            const gw_range piece = gw_operand_piece(&m->after, x->program.grain, i);
+            b->size[i] = entry - GW_SEAL_BYTES;
+            x->there.sources[n++] = source_of(x, m, piece, i, at, b->size[i]);
+        }
+        at += x->fixed_size ? entry : (entry + PAYLOAD_ALIGN - 1) / PAYLOAD_ALIGN * PAYLOAD_ALIGN;
+    }
+    gw_status status = launch_encode(x, n, why);
+    if (status == GW_OK && x->fixed_size) {
+        status = copy(x, b->bytes, x->there.payloads, at, why);
+    }
+    return status;
+}
+
+/* Sizes are known now: payloads come one behind the other. */
+static gw_status fetch_bundle(gw_exchange *x, gw_why *why)
+{
+    gw_bundle *b = &x->bundle;
+    size_t at = 0;
+    gw_status status = begin(x, why);
+    for (uint32_t i = 0; i < b->pieces && status == GW_OK; i++) {
+        const size_t from = b->at[i];
+        b->at[i] = at;
+        if (b->size[i] != 0) {
+            b->size[i] = (size_t)x->there.results_here[i].written;
+            status = copy(x, b->bytes + at, x->there.payloads + from, b->size[i], why);
+            at += b->size[i] + GW_SEAL_BYTES;
+        }
+    }
+    return status;
+}
+
+static gw_status take_report(gw_exchange *x, const gw_cuda_result *result, gw_why *why)
+{
+    x->stats.report.non_finite += result->non_finite;
+    x->stats.report.overflowed += result->overflowed;
+    x->stats.report.held_back += result->held_back;
+    return result->status == GW_OK ? GW_OK
+                                   : gw_fail(why, (gw_status)result->status, "cannot encode: %s",
+                                             gw_status_string((gw_status)result->status));
+}
+
+static gw_status seal_bundle(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    gw_status status = GW_OK;
+    for (uint32_t i = 0; i < x->bundle.pieces && status == GW_OK; i++) {
+        if (gw_bundle_entry_bytes(x, &m->after, i) != 0) {
+            status = take_report(x, &x->there.results_here[i], why);
+            gw_bundle_seal(x, i);
+        }
+    }
+    return status;
+}
+
+/* The payload's numbers take the tensor's place, on the host. */
+static gw_status begin_numbers(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    size_t shared = 0;
+    gw_status status = gw_payload_bound(&x->config.params, 0, &shared);
+    x->base_first = 0;
+    x->base = x->numbers + shared / sizeof *x->numbers;
+    x->there.sources[0] = source_of(x, m, x->program.whole, 0, 0, x->numbers_bytes);
+    if (status == GW_OK) {
+        status = launch_encode(x, 1, why);
+    }
+    return status == GW_OK ? copy(x, x->numbers, x->there.payloads, x->numbers_bytes, why) : status;
+}
+
+gw_status gw_there_encode(gw_exchange *x, const gw_move *m, int *done, gw_why *why)
+{
+    const uint32_t phase = x->phase++;
+    *done = 0;
+    if (phase == 0) {
+        const gw_status status =
+            gw_exchange_is_additive(x) ? begin_numbers(x, m, why) : begin_bundle(x, m, why);
+        return end(x, status, &x->stats.encode_seconds, why);
+    }
+    if (gw_exchange_is_additive(x)) {
+        *done = 1;
+        x->stats.payload_bytes = x->numbers_bytes;
+        return take_report(x, &x->there.results_here[0], why);
+    }
+    if (phase == 1 && !x->fixed_size) {
+        return end(x, fetch_bundle(x, why), &x->stats.encode_seconds, why);
+    }
+    *done = 1;
+    return seal_bundle(x, m, why);
+}
+
+static gw_cuda_sink sink_of(gw_exchange *x, gw_range piece, uint32_t index, uint32_t divisor,
+                            const gw_cuda_payload *list, size_t payloads)
+{
+    return (gw_cuda_sink){.payloads = list,
+                          .n_payloads = payloads,
+                          .out = {x->there.values + (piece.first - x->program.whole.first),
+                                  (size_t)piece.count, GW_F32},
+                          .how = GW_SET,
+                          .divisor = divisor,
+                          .result = x->there.results + index};
+}
+
+/* The bundle goes there as it lies here. *used: of its bytes. */
+static gw_status list_bundle(gw_exchange *x, const gw_move *m, uint32_t divisor, size_t *n,
+                             size_t *used, gw_why *why)
+{
+    const gw_bundle *b = &x->bundle;
+    gw_cuda_payload *list = x->there.lists;
+    for (uint32_t p = 0; p < b->pieces; p++) {
+        const gw_range piece = gw_operand_piece(&m->before, x->program.grain, p);
+        const gw_status status = piece.count != 0 ? gw_bundle_open(x, p, why) : GW_OK;
+        if (status != GW_OK) {
+            return status;
+        }
+        for (uint32_t i = 0; i < b->payloads && piece.count != 0; i++) {
+            const size_t at = b->at[p * b->payloads + i], size = x->payloads[i].size;
+            list[i] = (gw_cuda_payload){x->there.payloads + at, size, NULL};
+            *used = at + size > *used ? at + size : *used;
+        }
+        if (piece.count != 0) {
+            x->there.sinks[(*n)++] = sink_of(x, piece, p, divisor, list, b->payloads);
+            list += b->payloads;
+        }
+    }
+    return GW_OK;
+}
+
+static gw_status launch_decode(gw_exchange *x, size_t n, const void *bytes, size_t used,
+                               gw_why *why)
+{
+    gw_status status = begin(x, why);
+    if (status == GW_OK) {
+        status = clear_results(x, why);
+    }
+    if (status == GW_OK) {
+        status = copy(x, x->there.payloads, bytes, used, why);
+    }
+    if (status == GW_OK && n != 0) {
+        status = gw_cuda_decode(x->config.place.cuda, x->lane.stream, &x->config.params,
+                                x->there.sinks, n, x->there.codec_workspace, why);
+    }
+    return status == GW_OK ? copy_results(x, why) : status;
+}
+
+gw_status gw_there_decode(gw_exchange *x, const gw_move *m, uint32_t divisor, int *done,
+                          gw_why *why)
+{
+    gw_status status = GW_OK;
+    size_t n = 0, used = 0;
+    *done = x->phase++ != 0;
+    if (!*done && gw_exchange_is_additive(x)) {
+        x->there.lists[0] = (gw_cuda_payload){x->there.payloads, x->numbers_bytes, NULL};
+        x->there.sinks[0] = sink_of(x, x->program.whole, 0, divisor, x->there.lists, 1);
+        status = launch_decode(x, 1, x->numbers, x->numbers_bytes, why);
+    } else if (!*done) {
+        status = list_bundle(x, m, divisor, &n, &used, why);
+        status = status == GW_OK ? launch_decode(x, n, x->bundle.bytes, used, why) : status;
+    }
+    if (!*done) {
+        return end(x, status, &x->stats.decode_seconds, why);
+    }
+    for (size_t i = 0; i < x->there.pieces && status == GW_OK; i++) {
+        const gw_cuda_result *r = &x->there.results_here[i]; /* zeros where there is no piece */
+        x->stats.finite &= r->non_finite == 0;
+        status = r->status == GW_OK ? GW_OK
+                                    : gw_fail(why, (gw_status)r->status, "piece %zu: %s", i,
+                                              gw_status_string((gw_status)r->status));
+    }
+    return status;
+}
