@@ -70,6 +70,7 @@ typedef struct seat {
     const char *specs[MOST_SPECS];
     size_t n_specs;
     gw_comm *comm; /* NULL: alone */
+    bool said;     /* why it failed */
     uint32_t ranks_per_node;
     gw_cli_meter meter;
     json_t *cluster;
@@ -172,6 +173,11 @@ static void *run_rank(void *arg)
     json_decref(codecs);
     json_decref(collectives);
     if (s->status != GW_OK && s->comm) {
+        s->said = s->status != GW_ERR_PEER;
+        if (s->said) { /* an abort may end this process */
+            gw_cli_error("profile: rank %u: %s", s->comm->rank,
+                         s->why.text[0] ? s->why.text : gw_status_string(s->status));
+        }
         s->comm->table->abort(s->comm, s->why.text[0] ? s->why.text : "its profile failed");
     }
     if (s->status == GW_OK && !s->values->force) { /* the same on all ranks */
@@ -266,7 +272,7 @@ static int run(const gw_cli_engine *engine, const gw_cli_args *args, const value
         status = s->status;
         why = s->why;
     }
-    if (status != GW_OK && first) {
+    if (status != GW_OK && first && !s->said) {
         gw_cli_error("profile: %s", why.text[0] ? why.text : gw_status_string(status));
     }
     bool fine = status == GW_OK;

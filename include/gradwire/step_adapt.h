@@ -52,9 +52,9 @@ GW_API gw_status gw_step_adapt_begin(gw_step *step, const gw_step_adapt_config *
  *     adapt/dither:bits=4                               each layer its own bits, at no more error than bits=4
  *     adapt:period=50,alpha=2/topk:density=0.01/dither  chosen every 50 steps, twice the error, dither's levels too
  *     adapt:metric=relative/topk:density=0.01           every layer's error counts against its own size
- *     adapt:floor=0.1/topk:density=0.01                 down to a tenth of the default's bytes, not half
+ *     adapt:floor=0.1/topk:density=0.01                 down to a tenth of the default's bytes, not three quarters
  *
- * Without a word: period=100, alpha=1, gain=0.02, floor=0.5, metric=norms. */
+ * Without a word: period=100, alpha=1, gain=0.02, floor=0.75, metric=norms. */
 enum { GW_ADAPT_SPEC_TEXT = 192, GW_ADAPT_SPEC_FAMILIES = 8 };
 typedef struct gw_adapt_spec {
     char uniform[GW_ADAPT_SPEC_TEXT];           /* the default, as it was written */

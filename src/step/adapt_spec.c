@@ -105,7 +105,7 @@ int gw_adapt_spec_is(const char *text)
 
 gw_status gw_adapt_spec_parse(const char *text, gw_adapt_spec *out, gw_why *why)
 {
-    *out = (gw_adapt_spec){.period = 100, .alpha = 1, .gain = 0.02, .floor = 0.5};
+    *out = (gw_adapt_spec){.period = 100, .alpha = 1, .gain = 0.02, .floor = 0.75};
     size_t n = 0;
     const char *rest = gw_adapt_spec_is(text) ? part_of(text, '/', &n) : NULL;
     gw_status status = GW_OK;

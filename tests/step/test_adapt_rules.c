@@ -107,7 +107,7 @@ static void text_is_a_config(void **state)
     run(topks, "topk:density=0.05", "topk:density=0.05", spec_main);
     assert_int_equal(gw_adapt_spec_parse("adapt/dither:bits=4/topk", &spec, &why), GW_OK);
     assert_string_equal(spec.uniform, "dither:bits=4");
-    assert_true(spec.period == 100 && spec.alpha == 1 && spec.gain == 0.02 && spec.floor == 0.5 &&
+    assert_true(spec.period == 100 && spec.alpha == 1 && spec.gain == 0.02 && spec.floor == 0.75 &&
                 spec.metric == GW_ADAPT_NORMS && spec.n_families == 2);
     static const char *const wrong[] = {"adapt",
                                         "adapt:/",
