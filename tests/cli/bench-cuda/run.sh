@@ -10,7 +10,8 @@ for wrong in "--device tpu" "--device cuda --threads 2" "--device cuda --isa sca
     test $code = 2 || echo "exit $code: $wrong"
 done
 test -n "${GRADWIRE_EMULATED:-}" || exit 0
-"$GRADWIRE" bench codec natural:bits=8 topk --feedback --steps 2 --device cuda --cuda "$GRADWIRE_EMULATED" -n 20k -r 1 --json > cuda.json
+"$GRADWIRE" bench codec natural:bits=8 topk --feedback --steps 2 --device cuda --cuda "$GRADWIRE_EMULATED" -n 20k -r 1 --json > cuda.json 2> said
+grep -v "ASan doesn't fully support makecontext" said >&2 || true
 "$GRADWIRE" bench codec natural:bits=8 topk --feedback --steps 2 -n 20k -r 1 --json > cpu.json
 python3 - <<P
 import json
