@@ -37,7 +37,8 @@ def test_every_codec_with_4_ranks():
 
 
 def chosen_levels(rank, n):
-    for spec in ("adapt:period=4/dither:bits=4", "adapt:period=4/topk:density=0.05", "adapt:period=4/lowrank:rank=2"):
+    for spec in ("adapt:period=4,floor=0.5/dither:bits=4", "adapt:period=4,floor=0.5/topk:density=0.05",
+                 "adapt:period=4,floor=0.5/lowrank:rank=2"):
         model = models.mixed()
         ddp = models.ddp(model)
         gradwire.attach(ddp, spec, dense_below=200, quiet=True)
