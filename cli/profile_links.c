@@ -40,6 +40,7 @@ typedef struct group {
     gw_comm *comm;
     size_t piece; /* bytes that a member owns */
     int parts;
+    char what[96]; /* is measured, in words */
     uint8_t *send, *receive;
     size_t *sizes, *at, *none, *send_at;
 } group;
@@ -55,8 +56,12 @@ static gw_status nap(const group *g, gw_request request, gw_why *why)
         (void)nanosleep(&length, NULL);
         status = g->comm->table->test(g->comm, request, &done, why);
     }
-    return status != GW_OK || done ? status
-                                   : gw_cli_measure_fail(why, GW_ERR_TIMEOUT, "a link is stuck");
+    if (status == GW_OK && !done) { /* its words say which ranks are missing */
+        gw_why which = {""};
+        (void)gw_comm_wait(g->comm, request, 1e-3, &which);
+        status = gw_cli_measure_fail(why, GW_ERR_TIMEOUT, "%s: %.160s", g->what, which.text);
+    }
+    return status;
 }
 
 static gw_status finish(const group *g, gw_status posted, gw_request *request, gw_why *why)
@@ -193,11 +198,10 @@ static gw_status measure_kind(gw_cli_meter *m, group *g, const struct kind *kind
     gw_status status = GW_OK;
     g->parts = kind->parts;
     for (size_t i = 0; i < N_SIZES && status == GW_OK && found.seconds < LONG; i++) {
-        char what[96];
         set_piece(g, SIZES[i]);
         bytes = busiest_bytes(g);
-        (void)snprintf(what, sizeof what, "%s:%s of %.0f bytes", level, kind->op, bytes);
-        status = gw_cli_measure(m, what, run, g, &found, why);
+        (void)snprintf(g->what, sizeof g->what, "%s:%s of %.0f bytes", level, kind->op, bytes);
+        status = gw_cli_measure(m, g->what, run, g, &found, why);
         if (i == 0) {
             first = found.seconds;
             first_bytes = bytes;
@@ -321,6 +325,7 @@ static gw_status measure_level(gw_cli_meter *m, gw_comm *comm, const char *level
         }
     }
     if (status == GW_OK) {
+        (void)snprintf(g.what, sizeof g.what, "%s:alltoall beside computing", level);
         status = measure_share(&g, fit->latency + MOST / 4.0 / fit->rate, &fit->cpu_share, why);
     }
     if (status == GW_OK) {
