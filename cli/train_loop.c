@@ -6,6 +6,7 @@
 
 #include "train_adapt.h"
 #include "train_agree.h"
+#include "train_auto.h"
 #include "train_files.h"
 #include "train_profile.h"
 #include "train_sample.h"
@@ -124,9 +125,11 @@ static gw_status note_step(gw_cli_run *run, const rank *r, const rank_stats *sta
         run->layers[i].bytes_sent += l->bytes_sent[GW_LINK_INTRA] + l->bytes_sent[GW_LINK_INTER];
         run->layers[i].dense_bytes += l->dense_bytes_sent;
     }
-    return gw_cli_run_add_step(run, &step)
-               ? gw_cli_adapt_note(run, r, why)
-               : gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to note a step");
+    if (!gw_cli_run_add_step(run, &step)) {
+        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to note a step");
+    }
+    const gw_status status = gw_cli_adapt_note(run, r, why);
+    return status == GW_OK ? gw_cli_auto_note(run, r, why) : status;
 }
 
 /* All ranks. */
