@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "run_read.h"
 
@@ -57,12 +58,88 @@ bool gw_cli_run_is_auto(const gw_cli_run *run)
     return gw_cli_spec_is(run->config.spec, "auto");
 }
 
+/* How every layer goes from now on. */
+static void note_layers(const gw_cli_run *run, decision *to, const rank *r)
+{
+    for (uint32_t i = 0; i < run->n_layers; i++) {
+        travel *t = &to->layers[i];
+        gw_params params = {.codec = NULL};
+        gw_route route = {0};
+        (void)gw_step_planned(r->step, i, &params, &route);
+        if (!params.codec || gw_params_print(&params, t->spec_text, sizeof t->spec_text) != GW_OK) {
+            (void)snprintf(t->spec_text, sizeof t->spec_text, "dense");
+        }
+        if (gw_route_name_of(&route, t->route_text, sizeof t->route_text) != GW_OK) {
+            (void)gw_route_print(&route, t->route_text, sizeof t->route_text);
+        }
+    }
+}
+
+static gw_status note_decision(gw_cli_run *run, const rank *r, const gw_auto_decision *d,
+                               gw_why *why)
+{
+    decision *to = gw_cli_auto_add(run);
+    if (!to) {
+        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to note a decision");
+    }
+    to->step = d->step + 1;
+    to->bound_at = d->bound_at + 1;
+    to->reason = gw_auto_reason_name(d->reason);
+    to->outcome = gw_auto_outcome_name(d->outcome);
+    to->predicted_seconds = d->predicted_seconds;
+    to->dense_seconds = d->dense_seconds;
+    to->bound_seconds = d->bound_seconds;
+    to->half_seconds = d->half_seconds;
+    to->double_seconds = d->double_seconds;
+    to->alpha = d->alpha;
+    to->budget = d->budget;
+    to->error = d->error;
+    to->noise_ratio = d->noise_ratio;
+    to->link_bytes_per_second = d->link_bytes_per_second;
+    to->latency_seconds = d->latency_seconds;
+    to->bytes = d->bytes;
+    to->dense_bytes = (double)d->dense_bytes;
+    to->measure_seconds = d->measure_seconds;
+    to->solve_seconds = d->solve_seconds;
+    to->waited = d->waited;
+    to->words = strdup(d->text);
+    to->own_words = true;
+    note_layers(run, to, r);
+    return to->words ? GW_OK : gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for words");
+}
+
+static gw_status note_window(gw_cli_run *run, const gw_auto_watch *w, gw_why *why)
+{
+    window *to = gw_cli_watch_add(run);
+    if (!to) {
+        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to note a window");
+    }
+    *to = (window){.step = w->step + 1,
+                   .measured_seconds = w->measured_seconds,
+                   .predicted_seconds = w->predicted_seconds,
+                   .error = w->error,
+                   .budget = w->budget,
+                   .noise_ratio = w->noise_ratio,
+                   .loss = w->loss};
+    return GW_OK;
+}
+
 gw_status gw_cli_auto_note(gw_cli_run *run, const rank *r, gw_why *why)
 {
-    (void)run;
-    (void)r;
-    (void)why;
-    return GW_OK;
+    gw_auto_decision d;
+    gw_auto_watch w;
+    uint64_t n = 0;
+    gw_status status = GW_OK;
+    if (gw_step_auto_watched(r->step, &n, &w) == GW_OK && n > 0 &&
+        (run->n_watch == 0 || run->watch[run->n_watch - 1].step < w.step + 1)) {
+        status = note_window(run, &w, why);
+    }
+    n = 0;
+    if (status == GW_OK && gw_step_auto_last(r->step, &n, &d) == GW_OK && n > 0 &&
+        (run->n_decisions == 0 || run->decisions[run->n_decisions - 1].bound_at < d.bound_at + 1)) {
+        status = note_decision(run, r, &d, why);
+    }
+    return status;
 }
 
 /* ---- one more, fewer ---- */

@@ -80,7 +80,8 @@ static gw_status open_seat(seat *s, gw_comm *comm, gw_why *why)
     if (status != GW_OK) {
         return status; /* the others may be in the middle of theirs: no word with them here */
     }
-    if (t->resumed && gw_cli_run_adapts(t->run)) { /* first the levels, then residuals of them */
+    if (t->resumed && (gw_cli_run_adapts(t->run) ||
+                       gw_cli_run_is_auto(t->run))) { /* first the levels, then residuals of them */
         status = gw_cli_checkpoint_load_levels(t->run->folder, t->first_step, s->rank, why);
         status = gw_cli_train_agree(comm, status, why);
         if (status == GW_OK) {
