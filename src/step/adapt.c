@@ -92,7 +92,7 @@ gw_status gw_step_adapt_take(gw_step_adapt *a, gw_why *why)
 }
 
 /* What ranks tell each other before a choice binds. */
-enum { SAID_CHECKSUM, SAID_WAITED, SAID_SECONDS, SAID };
+enum { SAID_CHECKSUM, SAID_WAITED, SAID_SECONDS, SAID_MORE, SAID = SAID_MORE + 2 };
 
 gw_status gw_step_adapt_compare(gw_step_adapt *a, uint64_t checksum, gw_why *why)
 {
@@ -101,6 +101,7 @@ gw_status gw_step_adapt_compare(gw_step_adapt *a, uint64_t checksum, gw_why *why
     memcpy(&own[SAID_CHECKSUM], &checksum, sizeof checksum);
     own[SAID_WAITED] = a->waited;
     own[SAID_SECONDS] = a->next.solve_seconds;
+    memcpy(own + SAID_MORE, a->more, sizeof a->more);
     gw_status status = post(a, own, sizeof own, a->said, why);
     status = status == GW_OK ? arrive(a, why) : status;
     for (uint32_t r = 0; r < comm->ranks && status == GW_OK; r++) {
@@ -119,6 +120,12 @@ gw_status gw_step_adapt_compare(gw_step_adapt *a, uint64_t checksum, gw_why *why
         a->next.waited += said[SAID_WAITED] != 0;
         a->next.solve_seconds =
             said[SAID_SECONDS] > a->next.solve_seconds ? said[SAID_SECONDS] : a->next.solve_seconds;
+    }
+    for (uint32_t r = comm->ranks; r-- > 0 && status == GW_OK;) {
+        for (int i = 0; i < 2; i++) {
+            const double said = a->said[(size_t)r * SAID + SAID_MORE + (size_t)i];
+            a->more[i] = said == said ? said : a->more[i];
+        }
     }
     if (status == GW_ERR_DISAGREE) { /* all ranks see it: an abort could only overtake the words */
         (void)pthread_mutex_lock(&a->step->lock);

@@ -57,7 +57,8 @@ typedef struct gw_step_adapt {
     uint32_t *chosen; /* levels that will bind */
     gw_step_decision next, last;
     uint64_t decisions;
-    double *said; /* of every rank, when choices are compared */
+    double *said;   /* of every rank, when choices are compared */
+    double more[2]; /* said besides; then the first that is a number, in rank order */
 
     /* guarded; the thread owns copies and `own` of shares that were handed to it, and `mean`, `chosen` and `next`
      * while it solves */

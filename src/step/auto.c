@@ -36,10 +36,13 @@ void gw_auto_begin_round(gw_step_auto *u, uint64_t start, gw_auto_reason reason,
     a->waited = 0;
     memset(a->own, 0, (quick ? GW_TABLE_LAYERS : a->table) * sizeof *a->own);
     a->next = (gw_step_decision){.step = start};
+    a->more[0] = a->more[1] = (double)NAN;
     u->quick = quick;
+    u->sketch = (gw_auto_sketch){0};
     u->n_timed = 0;
     if (!quick) {
-        u->period_at = start + u->config.period;
+        const uint64_t soon = GW_AUTO_SOON; /* the first times may be of other work's */
+        u->period_at = start + (u->first && soon < u->config.period ? soon : u->config.period);
     }
     const double none = (double)NAN;
     u->next = (gw_auto_decision){.step = start > 0 ? start - 1 : 0,
@@ -65,7 +68,12 @@ static void keep_tables(gw_step_auto *u)
             memcpy(u->table + l->at, a->mean + l->at, (1 + (size_t)l->n) * sizeof *u->table);
         }
     }
-    u->judge.squares_then = u->judge.squares;
+    double noise = 0, squares = 0;
+    gw_auto_noise(u, a->all + u->posted_at + a->known, a->table, &noise, &squares);
+    if (isfinite(noise) && isfinite(squares) && squares > 0) {
+        u->noise_then = noise;
+        u->squares_then = squares;
+    }
 }
 
 static gw_status take_tables(gw_step_auto *u, gw_why *why)
@@ -153,8 +161,7 @@ static void open_window(gw_step_auto *u, uint64_t first)
     u->n_times = u->bad = u->told = 0;
     u->loss = 0;
     (void)pthread_mutex_lock(&u->base->lock);
-    u->squares = 0;
-    memset(u->bins, 0, sizeof u->bins);
+    u->watching = (gw_auto_sketch){0};
     (void)pthread_mutex_unlock(&u->base->lock);
 }
 
@@ -169,11 +176,15 @@ static gw_status bind(gw_step_auto *u, uint64_t number, gw_why *why)
     u->next.measure_seconds = a->next.measure_seconds;
     u->next.solve_seconds = a->next.solve_seconds;
     u->next.waited = a->next.waited;
-    u->next.noise_ratio = gw_auto_noise_ratio(&u->judge, u->lost);
+    u->next.half_seconds = a->more[0];
+    u->next.double_seconds = a->more[1];
+    u->next.noise_ratio = u->lost == 0 ? 0 : u->lost / u->noise_then;
     status = apply(u, number, why);
     if (status == GW_OK) {
         gw_auto_judge_bound(&u->judge, u->last.reason, u->last.outcome == GW_AUTO_SWITCHED,
                             u->last.predicted_seconds, u->lost);
+        u->judge.squares_then = u->squares_then;
+        u->judge.alpha = u->last.alpha;
         u->stale = 1;
         open_window(u, number + 1);
         u->first = 0;
@@ -254,8 +265,7 @@ static gw_status send_window(gw_step_auto *u, uint64_t number, gw_why *why)
     say[GW_SAY_LOSS] = u->told != 0 ? u->loss / u->told : (double)NAN;
     say[GW_SAY_TOLD] = u->told != 0;
     say[GW_SAY_BAD] = u->bad;
-    say[GW_SAY_SQUARES] = u->squares;
-    memcpy(say + GW_SAY_BINS, u->bins, sizeof u->bins);
+    memcpy(say + GW_SAY_SKETCH, &u->watching, sizeof u->watching);
     size_t *sizes = u->said_sizes + 2 * (size_t)comm->ranks;
     for (uint32_t i = 0; i < comm->ranks; i++) {
         sizes[i] = sizeof u->say;
@@ -273,29 +283,24 @@ static gw_status send_window(gw_step_auto *u, uint64_t number, gw_why *why)
     return status;
 }
 
-/* Means over ranks; noise: how far ranks' sketches lie from their mean. */
+/* Means over ranks. */
 static gw_auto_seen sum_up_window(const gw_step_auto *u)
 {
     const uint32_t ranks = u->step->config.comm->ranks;
-    double mean[GW_SAY] = {0}, apart = 0;
+    double mean[GW_SAY_SKETCH] = {0}, noise = 0, squares = 0;
     for (uint32_t r = 0; r < ranks; r++) {
-        for (int i = 0; i < GW_SAY; i++) {
+        for (int i = 0; i < GW_SAY_SKETCH; i++) {
             mean[i] += u->said[(size_t)r * GW_SAY + (size_t)i] / ranks;
         }
     }
-    for (uint32_t r = 0; r < ranks; r++) {
-        for (int i = GW_SAY_BINS; i < GW_SAY; i++) {
-            const double d = u->said[(size_t)r * GW_SAY + (size_t)i] - mean[i];
-            apart += d * d;
-        }
-    }
+    gw_auto_noise(u, u->said + GW_SAY_SKETCH, GW_SAY, &noise, &squares);
     return (gw_auto_seen){.step = u->said_at,
                           .seconds = mean[GW_SAY_SECONDS],
                           .loss = mean[GW_SAY_LOSS],
                           .told = mean[GW_SAY_TOLD] == 1,
                           .bad = (uint32_t)u->said[GW_SAY_BAD],
-                          .noise = ranks > 1 ? apart / (ranks - 1) : (double)NAN,
-                          .squares = mean[GW_SAY_SQUARES]};
+                          .noise = noise,
+                          .squares = squares};
 }
 
 /* What all ranks said of the window before this step. */
@@ -441,10 +446,10 @@ void gw_step_auto_end(gw_step_auto *u)
     if (u->request != NULL && u->step->status == GW_OK) { /* others may still read what is freed */
         (void)gw_comm_wait(u->step->side, u->request, u->step->config.timeout, NULL);
     }
-    void *const all[] = {u->ways,        u->chosen,     u->table,    u->posted,
-                         u->sorted,      u->tensors,    u->place_of, u->ready,
-                         u->asked,       u->entries,    u->codecs,   u->probe,
-                         u->probe_sizes, u->probe_said, u->said,     u->said_sizes};
+    void *const all[] = {u->ways,       u->chosen,   u->table,       u->posted,     u->sorted,
+                         u->tensors,    u->place_of, u->ready,       u->asked,      u->entries,
+                         u->codecs,     u->probe,    u->probe_sizes, u->probe_said, u->said,
+                         u->said_sizes, u->levels,   u->errors};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         free(all[i]);
     }

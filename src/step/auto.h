@@ -16,12 +16,15 @@
 
 #include <gradwire/step_auto.h>
 
+#define GW_AUTO_LEAST_ALPHA 0.0625
+enum { GW_AUTO_CODECS = 2 * GW_AUTO_FAMILIES };
 enum {
     GW_AUTO_WINDOW = 10, /* steps that are watched together */
     GW_AUTO_SHARES = 5,  /* window of a full round */
     GW_AUTO_TIMED =
         3, /* of a quick one; and of a full one but the first, the steps that are held */
     GW_AUTO_LAG = 2,
+    GW_AUTO_SOON = 50, /* the first period */
     GW_AUTO_LEAST_REST = 4,
     GW_AUTO_MOST_REST = 10,
     GW_AUTO_BINS = 64 /* of a sketch, and elements of a block of it */
@@ -32,6 +35,13 @@ typedef struct gw_auto_way {
     gw_params params;
     gw_route route;
 } gw_auto_way;
+
+/* Of a sample of a rank's gradients: their squared norm, and a sketch, whose squared norm, and that of differences, is on the
+ * average that of what it is of. All zero: of nothing. */
+typedef struct gw_auto_sketch {
+    double squares, bins[GW_AUTO_BINS];
+} gw_auto_sketch;
+enum { GW_AUTO_SKETCH = 1 + GW_AUTO_BINS };
 
 /* ---- rules ---- */
 
@@ -48,8 +58,9 @@ typedef struct gw_auto_seen {
 /* What the rules remember. No clock, no words with others: equal windows give equal verdicts. */
 typedef struct gw_auto_judge {
     double limit, alpha;
-    double predicted, calibration; /* NaN: none yet */
-    int32_t outside;               /* windows in a row that were longer; below 0: shorter */
+    double predicted, calibration;  /* NaN: none yet */
+    double seconds, seconds_before; /* of a step: the last window, and with the plan before */
+    int32_t outside;                /* windows in a row that were longer; below 0: shorter */
     uint32_t patience;
     double noise, squares;                /* smoothed */
     double squares_then;                  /* when the tables were made */
@@ -80,8 +91,8 @@ double gw_auto_noise_ratio(const gw_auto_judge *j, double lost);
 /* ---- the whole ---- */
 
 /* What a rank says of a window. */
-enum { GW_SAY_SECONDS, GW_SAY_LOSS, GW_SAY_TOLD, GW_SAY_BAD, GW_SAY_SQUARES, GW_SAY_BINS };
-enum { GW_SAY = GW_SAY_BINS + GW_AUTO_BINS };
+enum { GW_SAY_SECONDS, GW_SAY_LOSS, GW_SAY_TOLD, GW_SAY_BAD, GW_SAY_SKETCH };
+enum { GW_SAY = GW_SAY_SKETCH + GW_AUTO_SKETCH };
 
 typedef struct gw_step_auto {
     gw_step *step;
@@ -90,20 +101,25 @@ typedef struct gw_step_auto {
     gw_params families[GW_AUTO_FAMILIES];
     gw_auto_way *ways, *chosen; /* of each of base->layers: in force, will bind */
     gw_route dense;
-    double *table; /* means, of the last time that a layer could be measured */
+    double uniform_hops;             /* of the default along its everyday route */
+    double *table;                   /* means, of the last time that a layer could be measured */
+    double noise_then, squares_then; /* of gradients, at that time; NaN: not known */
 
     /* the job; seconds since the last wait */
-    double ended;     /* on the clock; NaN: no wait yet */
-    double *posted;   /* base->known of each timed step */
-    uint32_t n_timed; /* steps */
-    int timing;       /* the step under way is one */
-    size_t posted_at; /* in a table: base->known medians */
+    double ended;          /* on the clock; NaN: no wait yet */
+    double *posted;        /* base->known of each timed step */
+    uint32_t n_timed;      /* steps */
+    int timing;            /* the step under way is one */
+    size_t posted_at;      /* in a table: base->known medians, and behind them a gw_auto_sketch */
+    gw_auto_sketch sketch; /* of the layers that are copied; guarded by base's lock */
     double *sorted;
     gw_job job;
     gw_job_tensor *tensors;
     uint32_t *place_of; /* of each tensor of the job; UINT32_MAX: not planned here */
     double *ready;      /* of each layer, of the slowest rank */
     gw_joint_tensor *asked;
+    gw_params *levels; /* of asked, one behind the other; and their */
+    double *errors;
     gw_plan_entry *entries;
 
     gw_cluster cluster;
@@ -120,13 +136,13 @@ typedef struct gw_step_auto {
     uint64_t decisions;
     double lost; /* of the plan that will bind */
 
-    /* the window under way; bins and squares are guarded by base's lock */
+    /* the window under way; the sketch is guarded by base's lock */
     uint64_t window_from;
     double times[GW_AUTO_WINDOW];
     uint32_t n_times, bad;
     double loss;
     uint32_t told;
-    double squares, bins[GW_AUTO_BINS];
+    gw_auto_sketch watching;
     double say[GW_SAY], *said;
     size_t *said_sizes;
     gw_request request; /* of a window that ended */
@@ -162,7 +178,10 @@ void gw_auto_say_reason(gw_step_auto *u);
 void gw_auto_describe(gw_step_auto *u, const gw_why *failed);
 void gw_auto_describe_dense(gw_step_auto *u, const gw_auto_seen *w);
 
-/* Medians of what was timed, into the table. */
+/* Of the sketches of all ranks, `stride` numbers apart: how far they lie from their mean. */
+void gw_auto_noise(const gw_step_auto *u, const double *sketches, size_t stride, double *noise,
+                   double *squares);
+/* Medians of what was timed, and the sketch, into the table. */
 void gw_auto_job_sum_up(gw_step_auto *u);
 /* The job of the slowest ranks, of tables that have arrived. */
 void gw_auto_job_make(gw_step_auto *u);

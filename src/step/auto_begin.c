@@ -57,6 +57,7 @@ static gw_status complete(gw_step_auto *u, const gw_step_auto_config *c, gw_why 
                                         "topk:density=0.01"};
     gw_step_auto_config *own = &u->config;
     gw_status status = GW_OK;
+    gw_route route;
     *own = *c;
     own->families = u->families;
     own->n_families = 0;
@@ -76,6 +77,12 @@ static gw_status complete(gw_step_auto *u, const gw_step_auto_config *c, gw_why 
     }
     if (status == GW_OK && own->uniform.codec == NULL) {
         status = gw_params_parse(&own->uniform, "dither:bits=4", why);
+    }
+    if (status == GW_OK) {
+        const uint32_t flags = gw_params_flags(&own->uniform);
+        status =
+            gw_route_parse(&route, (flags & GW_CODEC_WANTS_FEEDBACK) != 0 ? "gather" : "sra", why);
+        u->uniform_hops = gw_route_encodes(&route);
     }
     for (size_t i = 0; i < own->n_families && status == GW_OK; i++) {
         if (u->families[i].codec == own->uniform.codec) {
@@ -230,14 +237,20 @@ static gw_status allocate(gw_step_auto *u, gw_why *why)
 {
     gw_step_adapt *a = u->base;
     const size_t ranks = u->step->config.comm->ranks, known = a->known;
-    gw_status status = gw_step_adapt_lay_out(a, known, why);
+    gw_status status = gw_step_adapt_lay_out(a, known + GW_AUTO_SKETCH, why);
+    size_t levels = 0;
+    for (uint32_t i = 0; i < a->n; i++) {
+        levels += a->layers[i].n;
+    }
     if (status == GW_OK) {
         status = make_trial(a, why);
     }
     if (status != GW_OK) {
         return status;
     }
-    u->posted_at = a->table - known;
+    u->posted_at = a->table - known - GW_AUTO_SKETCH;
+    u->levels = calloc(levels, sizeof *u->levels);
+    u->errors = calloc(levels, sizeof *u->errors);
     u->ways = calloc(a->n, sizeof *u->ways);
     u->chosen = calloc(a->n, sizeof *u->chosen);
     u->table = calloc(a->table, sizeof *u->table);
@@ -252,8 +265,8 @@ static gw_status allocate(gw_step_auto *u, gw_why *why)
     u->said_sizes = calloc(4 * ranks, sizeof *u->said_sizes);
     return u->ways != NULL && u->chosen != NULL && u->table != NULL && u->posted != NULL &&
                    u->sorted != NULL && u->tensors != NULL && u->place_of != NULL &&
-                   u->ready != NULL && u->asked != NULL && u->entries != NULL && u->said != NULL &&
-                   u->said_sizes != NULL
+                   u->ready != NULL && u->asked != NULL && u->levels != NULL && u->errors != NULL &&
+                   u->entries != NULL && u->said != NULL && u->said_sizes != NULL
                ? GW_OK
                : GW_FAIL(why, GW_ERR_MEMORY, "no memory for auto");
 }
@@ -360,7 +373,7 @@ gw_status gw_step_auto_begin(gw_step *s, const gw_step_auto_config *config, gw_w
     u->step = s;
     u->base = a;
     u->first = 1;
-    u->ended = (double)NAN;
+    u->ended = u->noise_then = u->squares_then = (double)NAN;
     u->watch.measured_seconds = (double)NAN;
     status = status == GW_OK ? open_all(u, config, why) : status;
     if (status != GW_OK) {

@@ -110,10 +110,10 @@ static gw_status time_coding(coder *c, size_t n, int decodes, double *seconds, g
     return status;
 }
 
-static gw_status measure_family(const gw_params *family, double seconds[2 * POINTS], gw_why *why)
+static gw_status measure_spec(const gw_params *params, double seconds[2 * POINTS], gw_why *why)
 {
     coder c;
-    gw_status status = open_coder(&c, family, why);
+    gw_status status = open_coder(&c, params, why);
     for (int i = 0; i < 2 * POINTS && status == GW_OK; i++) {
         status = time_coding(&c, SIZES[i / 2], i % 2, &seconds[i], why);
     }
@@ -184,6 +184,24 @@ static gw_status check_given(const gw_step_auto *u, const gw_cluster *c, uint32_
     return GW_OK;
 }
 
+/* Levels whose costs stand for their family's: one, and of a codec with a density, on which they hang, the least and ten
+ * times that. */
+static uint32_t list_coded(const gw_step_auto *u, gw_params *out)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < u->config.n_families; i++) {
+        const gw_params *family = &u->families[i];
+        out[n++] = *family;
+        for (size_t k = 0; k < gw_codec_param_count(family->codec); k++) {
+            if (strcmp(gw_codec_param(family->codec, k)->name, "density") == 0) {
+                out[n] = *family;
+                out[n++].value[k] = fmin(10 * family->value[k], 0.5);
+            }
+        }
+    }
+    return n;
+}
+
 enum { MOST_PROBE = 1 << 20 };
 
 gw_status gw_auto_cluster_open(gw_step_auto *u, const gw_cluster *given, gw_why *why)
@@ -192,6 +210,7 @@ gw_status gw_auto_cluster_open(gw_step_auto *u, const gw_cluster *given, gw_why 
     const uint32_t ranks = config->comm->ranks, k = config->ranks_per_node;
     const uint32_t near = k != 0 && ranks % k == 0 ? k : 1;
     const gw_cluster_link none = {.rate = 1e12};
+    gw_params coded[GW_AUTO_CODECS];
     gw_status status = given != NULL ? check_given(u, given, near, why) : GW_OK;
     if (status != GW_OK) {
         return status;
@@ -201,14 +220,14 @@ gw_status gw_auto_cluster_open(gw_step_auto *u, const gw_cluster *given, gw_why 
                                               .ranks_per_node = near,
                                               .intra = none,
                                               .inter = none,
-                                              .n_codecs = u->config.n_families};
+                                              .n_codecs = list_coded(u, coded)};
     u->cluster.name = "as measured";
     u->cluster.collectives = NULL; /* links are measured anew, as time goes on */
     u->cluster.n_collectives = 0;
     u->codecs = calloc(u->cluster.n_codecs + 1, sizeof *u->codecs);
     u->probe = calloc(2, MOST_PROBE + 64 * (size_t)ranks);
     u->probe_sizes = calloc(2 * (size_t)ranks, sizeof *u->probe_sizes);
-    u->probe_said = calloc((size_t)ranks * (2 * POINTS * GW_AUTO_FAMILIES + 1), sizeof(double));
+    u->probe_said = calloc((size_t)ranks * (2 * POINTS * GW_AUTO_CODECS + 1), sizeof(double));
     if (u->codecs == NULL || u->probe == NULL || u->probe_sizes == NULL || u->probe_said == NULL) {
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory to measure links");
     }
@@ -219,29 +238,16 @@ gw_status gw_auto_cluster_open(gw_step_auto *u, const gw_cluster *given, gw_why 
     return GW_OK;
 }
 
-/* The level that stands for its family. */
-static gw_params middle_of(const gw_params *family)
-{
-    gw_params p = *family;
-    for (size_t i = 0; i < gw_codec_param_count(p.codec); i++) {
-        if (strcmp(gw_codec_name(p.codec), "topk") == 0 &&
-            strcmp(gw_codec_param(p.codec, i)->name, "density") == 0) {
-            p.value[i] = p.value[i] * 3 < 0.5 ? p.value[i] * 3 : p.value[i];
-        }
-    }
-    return p;
-}
-
 gw_status gw_auto_cluster_codecs(gw_step_auto *u, gw_why *why)
 {
     enum { WIDTH = 2 * POINTS };
     const uint32_t ranks = u->step->config.comm->ranks;
-    const size_t n = u->config.n_families, numbers = n * WIDTH + 1;
-    double own[GW_AUTO_FAMILIES * WIDTH + 1] = {0};
+    gw_params coded[GW_AUTO_CODECS];
+    const size_t n = list_coded(u, coded), numbers = n * WIDTH + 1;
+    double own[GW_AUTO_CODECS * WIDTH + 1] = {0};
     gw_status status = GW_OK;
     for (size_t i = 0; i < n && status == GW_OK; i++) {
-        const gw_params p = middle_of(&u->families[i]);
-        status = measure_family(&p, own + i * WIDTH, why);
+        status = measure_spec(&coded[i], own + i * WIDTH, why);
     }
     own[n * WIDTH] = crowded();
     const gw_status others = gw_auto_gather(u, own, numbers * sizeof *own, u->probe_said, why);
@@ -257,7 +263,7 @@ gw_status gw_auto_cluster_codecs(gw_step_auto *u, gw_why *why)
     u->cluster.cpu_workers = own[n * WIDTH] < 1.5 ? 1 : 0;
     for (size_t i = 0; i < n; i++) {
         gw_codec_cost *c = &u->codecs[i];
-        *c = (gw_codec_cost){.params = middle_of(&u->families[i]), .device = GW_DEVICE_CPU};
+        *c = (gw_codec_cost){.params = coded[i], .device = GW_DEVICE_CPU};
         c->encode.n = c->decode.n = POINTS;
         for (int k = 0; k < POINTS; k++) {
             const double bytes = 4 * (double)SIZES[k];

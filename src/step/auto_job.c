@@ -4,6 +4,7 @@
 
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 enum { STRIDE = 16 }; /* one block in so many is looked at */
 
@@ -39,7 +40,7 @@ static uint64_t scramble(uint64_t x)
 
 /* Adds the layer's blocks, with random signs, into 64 bins: squared norms of such a sketch, and of differences of
  * sketches, are those of what it is of, on the average. */
-static void sample(gw_step_auto *u, uint32_t layer, const gw_tensor *gradient)
+static void sample(gw_step_auto *u, uint32_t layer, const gw_tensor *gradient, gw_auto_sketch *to)
 {
     const gw_step *s = u->step;
     const uint64_t blocks = gradient->count / GW_AUTO_BINS;
@@ -63,9 +64,9 @@ static void sample(gw_step_auto *u, uint32_t layer, const gw_tensor *gradient)
     }
     const double scale = (double)blocks / (double)n;
     (void)pthread_mutex_lock(&u->base->lock);
-    u->squares += scale * squares;
+    to->squares += scale * squares;
     for (int i = 0; i < GW_AUTO_BINS; i++) {
-        u->bins[i] += sqrt(scale) * bins[i];
+        to->bins[i] += sqrt(scale) * bins[i];
     }
     (void)pthread_mutex_unlock(&u->base->lock);
 }
@@ -82,13 +83,36 @@ gw_status gw_step_auto_seen(gw_step_auto *u, uint32_t layer, uint32_t place,
         return GW_OK;
     }
     if (number - u->window_from == place % GW_AUTO_WINDOW) {
-        sample(u, layer, gradient);
+        sample(u, layer, gradient, &u->watching);
     }
-    const int copies = a->live && !u->quick && number - a->start == a->layers[place].share;
-    return copies ? gw_step_adapt_keep(a, place, gradient, why) : GW_OK;
+    if (!a->live || u->quick || number - a->start != a->layers[place].share) {
+        return GW_OK;
+    }
+    sample(u, layer, gradient, &u->sketch);
+    return gw_step_adapt_keep(a, place, gradient, why);
 }
 
 /* ---- between steps ---- */
+
+void gw_auto_noise(const gw_step_auto *u, const double *sketches, size_t stride, double *noise,
+                   double *squares)
+{
+    const uint32_t ranks = u->step->config.comm->ranks;
+    double mean[GW_AUTO_SKETCH] = {0}, apart = 0;
+    for (uint32_t r = 0; r < ranks; r++) {
+        for (size_t i = 0; i < GW_AUTO_SKETCH; i++) {
+            mean[i] += sketches[r * stride + i] / ranks;
+        }
+    }
+    for (uint32_t r = 0; r < ranks; r++) {
+        for (size_t i = 1; i < GW_AUTO_SKETCH; i++) {
+            const double d = sketches[r * stride + i] - mean[i];
+            apart += d * d;
+        }
+    }
+    *noise = ranks > 1 ? apart / (ranks - 1) : (double)NAN;
+    *squares = mean[0];
+}
 
 void gw_auto_job_sum_up(gw_step_auto *u)
 {
@@ -99,6 +123,7 @@ void gw_auto_job_sum_up(gw_step_auto *u)
         }
         u->base->own[u->posted_at + l] = gw_auto_median(u->sorted, u->n_timed);
     }
+    memcpy(u->base->own + u->posted_at + known, &u->sketch, sizeof u->sketch);
 }
 
 /* Layer, or fusion, of the step as one tensor. */
@@ -143,8 +168,14 @@ void gw_auto_job_make(gw_step_auto *u)
         first = u->ready[l] < first ? u->ready[l] : first;
         last = u->ready[l] > last ? u->ready[l] : last;
     }
+    /* computing takes no longer than all of a step did before: else others had the cores while it was timed */
+    const double most = u->watch.measured_seconds;
+    const double scale = last > most ? most / last : 1;
+    first = isfinite(first) ? scale * first : 0;
+    last *= scale;
     for (uint32_t l = 0; l < a->known; l++) {
-        u->ready[l] -= first;
+        u->ready[l] = scale * u->ready[l] - first;
+        u->ready[l] = u->ready[l] > 0 ? u->ready[l] : 0;
     }
     for (uint32_t l = 0; l < a->known; l++) {
         if (s->layers[l].fusion == UINT32_MAX && s->layers[l].elements != 0) {
@@ -154,6 +185,9 @@ void gw_auto_job_make(gw_step_auto *u)
     for (uint32_t i = 0; i < s->n_fusions; i++) {
         add_fusion(u, &s->fusions[i]);
     }
-    u->job.forward = isfinite(first) ? first : 0;
-    u->job.backward = isfinite(first) ? last - first : 0;
+    u->job.forward = first;
+    u->job.backward = last - first;
+    for (size_t i = 0; i < u->job.n; i++) { /* rounding */
+        u->job.backward = fmax(u->job.backward, u->tensors[i].ready);
+    }
 }

@@ -10,18 +10,32 @@ static const double SLACK = 0.1;       /* of the budget: tables of one step diff
 
 /* ---- what is asked ---- */
 
+/* Of a layer's levels those whose error alone is within the limit, and the default. */
+static void ask_layer(gw_step_auto *u, const gw_adapted *l, gw_joint_tensor *to, uint32_t *used)
+{
+    const double *errors = u->table + l->at + 1;
+    *to = (gw_joint_tensor){.levels = u->levels + *used, .errors = u->errors + *used};
+    for (uint32_t i = 0; i < l->n; i++) {
+        if (i != l->uniform && errors[i] * errors[i] > u->config.limit * u->noise_then) {
+            continue;
+        }
+        to->uniform = i == l->uniform ? to->n : to->uniform;
+        u->levels[*used] = l->levels[i];
+        u->errors[(*used)++] = errors[i];
+        to->n++;
+    }
+}
+
 /* A layer that was never measured stays as it is. */
 static void ask(gw_step_auto *u)
 {
+    uint32_t used = 0;
     for (size_t i = 0; i < u->job.n; i++) {
         const uint32_t place = u->place_of[i];
         const gw_adapted *l = place != UINT32_MAX ? &u->base->layers[place] : NULL;
         u->asked[i] = (gw_joint_tensor){.n = 0};
         if (l != NULL && u->table[l->at] > 0) {
-            u->asked[i] = (gw_joint_tensor){.levels = l->levels,
-                                            .errors = u->table + l->at + 1,
-                                            .n = l->n,
-                                            .uniform = l->uniform};
+            ask_layer(u, l, &u->asked[i], &used);
         }
     }
 }
@@ -35,7 +49,7 @@ static gw_status solve(gw_step_auto *u, double factor, gw_plan **plan, gw_joint_
     link->rate *= factor;
     const gw_joint_request request = {.tensors = u->asked,
                                       .n_tensors = u->job.n,
-                                      .alpha = u->next.alpha,
+                                      .alpha = u->next.alpha * u->uniform_hops,
                                       .devices = GW_DEVICE_CPU,
                                       .no_fusion = 1};
     return gw_joint_create(&u->job, &cluster, &request, plan, report, why);
@@ -154,17 +168,26 @@ static gw_status plan_all(gw_step_auto *u, gw_why *why)
         return GW_FAIL(why, GW_ERR_STATE, "a rank could not measure its layers: all stays");
     }
     ask(u);
-    gw_status status = solve(u, 1, &plan, &report, why);
-    if (status == GW_OK) {
-        status = take(u, plan, why);
+    gw_status status = GW_OK;
+    for (int again = 1; again && status == GW_OK;) {
+        status = solve(u, 1, &plan, &report, why);
+        if (status == GW_OK) {
+            status = take(u, plan, why);
+        }
+        gw_plan_destroy(plan);
+        plan = NULL;
+        double lost = 0;
+        (void)errors_of(u, u->chosen, &lost);
+        again = lost > u->config.limit * u->noise_then && u->next.alpha > GW_AUTO_LEAST_ALPHA;
+        u->next.alpha = again ? fmax(u->next.alpha / 2, GW_AUTO_LEAST_ALPHA) : u->next.alpha;
     }
-    gw_plan_destroy(plan);
     if (status == GW_OK) {
         status = decide(u, &report, why);
     }
     if (status == GW_OK) {
-        u->next.half_seconds = step_with(u, 0.5);
-        u->next.double_seconds = step_with(u, 2);
+        const gw_comm *comm = u->step->config.comm; /* one rank is enough for each */
+        u->base->more[0] = comm->rank == 1 % comm->ranks ? step_with(u, 0.5) : (double)NAN;
+        u->base->more[1] = comm->rank == 2 % comm->ranks ? step_with(u, 2) : (double)NAN;
     }
     return status;
 }

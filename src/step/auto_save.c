@@ -21,7 +21,7 @@ enum {
 };
 
 /* Numbers that are no list. */
-enum { LINK = 2, RULES = 20, WORDS_OF_WAY = 2 + GW_PARAMS_MAX + GW_ROUTE_MAX_STEPS };
+enum { LINK = 2, RULES = 22, WORDS_OF_WAY = 2 + GW_PARAMS_MAX + GW_ROUTE_MAX_STEPS };
 enum { CURVE = 1 + 2 * GW_COST_POINTS };
 
 /* Goes over all numbers that are saved, in their order: writing, or reading. */
@@ -61,9 +61,10 @@ static void small(walk *w, uint32_t *value)
 static void rules(walk *w, gw_step_auto *u)
 {
     gw_auto_judge *j = &u->judge;
-    double *const of[] = {&j->alpha,  &j->noise,        &j->squares,   &j->squares_then,
-                          &j->lost,   &j->failed_alpha, &j->smooth,    &j->least,
-                          &j->before, &j->change,       &j->predicted, &u->lost};
+    double *const of[] = {&j->alpha,        &j->noise,        &j->squares,   &j->squares_then,
+                          &j->lost,         &j->failed_alpha, &j->smooth,    &j->least,
+                          &j->before,       &j->change,       &j->predicted, &u->noise_then,
+                          &u->squares_then, &u->lost};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         numbers(w, of[i], 1);
     }

@@ -6,7 +6,7 @@
 static const double BAND = 0.2;          /* of a step's time */
 static const uint32_t IN_A_ROW = 2;      /* windows */
 static const uint32_t MOST_PATIENCE = 8; /* times as many */
-static const double LEAST_ALPHA = 0.0625, MOST_ALPHA = 4;
+static const double LEAST_ALPHA = GW_AUTO_LEAST_ALPHA, MOST_ALPHA = 4;
 static const double QUIET = 0.25;           /* of the limit */
 static const uint32_t CALM_PERIODS = 10;    /* before an alpha that was too much is tried again */
 static const double HIGH = 0.5, BACK = 0.2; /* of the lowest loss, above it */
@@ -23,6 +23,8 @@ void gw_auto_judge_begin(gw_auto_judge *j, double limit, double alpha)
                          .alpha = alpha,
                          .predicted = none,
                          .calibration = none,
+                         .seconds = none,
+                         .seconds_before = none,
                          .patience = 1,
                          .noise = none,
                          .squares = none,
@@ -53,9 +55,10 @@ static int judge_time(gw_auto_judge *j, double seconds)
     if (isnan(j->predicted) || !isfinite(seconds)) {
         return GW_AUTO_NO_REASON;
     }
-    if (isnan(j->calibration)) {
-        j->calibration = seconds / j->predicted;
-        return GW_AUTO_NO_REASON;
+    j->seconds = seconds;
+    if (isnan(j->calibration)) { /* a plan that makes steps longer is none */
+        const int worse = seconds > (1 + BAND) * j->seconds_before;
+        j->calibration = (worse ? j->seconds_before : seconds) / j->predicted;
     }
     const double ratio = seconds / (j->predicted * j->calibration);
     const int32_t side = ratio > 1 + BAND ? 1 : ratio < 1 - BAND ? -1 : 0;
@@ -187,6 +190,10 @@ void gw_auto_judge_bound(gw_auto_judge *j, gw_auto_reason reason, int switched, 
     const int by_time = reason == GW_AUTO_SLOWER || reason == GW_AUTO_FASTER;
     const uint32_t longer = 2 * j->patience < MOST_PATIENCE ? 2 * j->patience : MOST_PATIENCE;
     j->patience = switched ? 1 : by_time ? longer : j->patience;
+    const int may_be_longer = reason == GW_AUTO_START || reason == GW_AUTO_ERROR ||
+                              reason == GW_AUTO_DIVERGING || reason == GW_AUTO_NON_FINITE ||
+                              reason == GW_AUTO_RECOVERED || !switched;
+    j->seconds_before = may_be_longer ? (double)NAN : j->seconds;
     j->predicted = predicted;
     j->calibration = (double)NAN;
     j->outside = 0;
