@@ -87,9 +87,9 @@ static gw_status take_tables(gw_step_auto *u, gw_why *why)
     if (status == GW_OK) {
         gw_auto_job_make(u);
     }
-    if (status == GW_OK && reason != GW_AUTO_PERIODIC && reason != GW_AUTO_QUIET &&
-        reason != GW_AUTO_ERROR) {
-        status = gw_auto_cluster_links(u, why);
+    if (status == GW_OK && reason != GW_AUTO_ERROR) { /* which has nothing to do with time */
+        status =
+            gw_auto_cluster_links(u, reason == GW_AUTO_PERIODIC || reason == GW_AUTO_QUIET, why);
     }
     if (status != GW_OK) {
         return status;
@@ -278,6 +278,8 @@ static gw_status send_window(gw_step_auto *u, uint64_t number, gw_why *why)
         gw_step_fail(s, status, &said);
     }
     u->said_at = number;
+    u->said_predicted =
+        u->judge.predicted * (isnan(u->judge.calibration) ? 1 : u->judge.calibration);
     u->stale = 0;
     open_window(u, number + 1);
     return status;
@@ -317,10 +319,9 @@ static gw_status take_window(gw_step_auto *u, gw_auto_seen *seen, int *reason, g
     *seen = sum_up_window(u);
     *reason = gw_auto_judge_window(&u->judge, seen, u->stale, u->base->live);
     const gw_auto_judge *j = &u->judge;
-    const double calibration = isnan(j->calibration) ? 1 : j->calibration;
     u->watch = (gw_auto_watch){.step = seen->step,
                                .measured_seconds = seen->seconds,
-                               .predicted_seconds = j->predicted * calibration,
+                               .predicted_seconds = u->said_predicted,
                                .error = u->last.error,
                                .budget = u->decisions != 0 ? u->last.budget : (double)NAN,
                                .noise_ratio = gw_auto_noise_ratio(j, j->lost),
@@ -378,7 +379,7 @@ static gw_status go_on(gw_step_auto *u, uint64_t number, gw_why *why)
         status = act(u, reason, &seen, number, why);
     }
     if (status == GW_OK && !u->base->live && number + 1 >= u->period_at &&
-        u->judge.fallen == GW_AUTO_NO_REASON) {
+        u->judge.fallen == GW_AUTO_NO_REASON && u->judge.outside == 0) {
         gw_auto_begin_round(u, number + 1, gw_auto_judge_period(&u->judge), 0);
     }
     return status == GW_OK ? go_on_round(u, number, why) : status;

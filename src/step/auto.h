@@ -62,13 +62,13 @@ typedef struct gw_auto_judge {
     double seconds, seconds_before; /* of a step: the last window, and with the plan before */
     int32_t outside;                /* windows in a row that were longer; below 0: shorter */
     uint32_t patience;
-    double noise, squares;                /* smoothed */
-    double squares_then;                  /* when the tables were made */
-    double lost;                          /* squared error of the plan in force, by the tables */
-    uint32_t loud;                        /* windows in a row above the limit */
-    double failed_alpha;                  /* the last that was too much; NaN: none */
-    uint32_t calm;                        /* periods since */
-    double smooth, least, before, change; /* of the loss */
+    double noise, squares;              /* smoothed */
+    double squares_then;                /* when the tables were made */
+    double lost;                        /* squared error of the plan in force, by the tables */
+    uint32_t loud;                      /* windows in a row above the limit */
+    double failed_alpha;                /* the last that was too much; NaN: none */
+    uint32_t calm;                      /* periods since */
+    double smooth, least, before, rise; /* of the loss */
     uint32_t losses, high;
     int fallen; /* back to dense, for this reason; -1: not */
     uint64_t fallen_at;
@@ -147,6 +147,7 @@ typedef struct gw_step_auto {
     size_t *said_sizes;
     gw_request request; /* of a window that ended */
     uint64_t said_at;
+    double said_predicted;
     int stale;
     gw_auto_watch watch;
     uint64_t watched;
@@ -188,7 +189,7 @@ void gw_auto_job_make(gw_step_auto *u);
 
 gw_status gw_auto_cluster_open(gw_step_auto *u, const gw_cluster *given, gw_why *why);
 gw_status gw_auto_cluster_codecs(gw_step_auto *u, gw_why *why);
-gw_status gw_auto_cluster_links(gw_step_auto *u, gw_why *why);
+gw_status gw_auto_cluster_links(gw_step_auto *u, int short_look, gw_why *why);
 const gw_cluster_link *gw_auto_link(const gw_step_auto *u); /* the slowest there is */
 
 #endif

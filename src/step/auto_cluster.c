@@ -336,7 +336,8 @@ static gw_status once(gw_step_auto *u, gw_comm *comm, size_t piece, double *seco
 
 /* Two sizes: how long next to nothing takes, and how much longer what takes long. All ranks go by the same numbers, so
  * that all make as many. */
-static gw_status measure_link(gw_step_auto *u, gw_comm *comm, gw_cluster_link *link, gw_why *why)
+static gw_status measure_link(gw_step_auto *u, gw_comm *comm, uint32_t repeats,
+                              gw_cluster_link *link, gw_why *why)
 {
     const size_t most = MOST_PROBE / comm->ranks;
     double few[REPEATS], many[REPEATS], spent = 0;
@@ -347,7 +348,7 @@ static gw_status measure_link(gw_step_auto *u, gw_comm *comm, gw_cluster_link *l
         status = once(u, comm, SHORT, &few[i], why);
     }
     const double latency = status == GW_OK ? gw_auto_median(few, REPEATS) : 0;
-    while (status == GW_OK && n < REPEATS && (n == 0 || spent < MOST_SECONDS)) {
+    while (status == GW_OK && n < repeats && (n == 0 || spent < MOST_SECONDS)) {
         status = once(u, comm, piece, &many[n], why);
         spent += many[n];
         if (n == 0 && many[0] < 8 * latency && many[0] < 0.02 && piece * 4 <= most) {
@@ -364,19 +365,20 @@ static gw_status measure_link(gw_step_auto *u, gw_comm *comm, gw_cluster_link *l
     return status;
 }
 
-gw_status gw_auto_cluster_links(gw_step_auto *u, gw_why *why)
+gw_status gw_auto_cluster_links(gw_step_auto *u, int short_look, gw_why *why)
 {
     const gw_lane *lane = &u->step->lanes[0].groups;
     gw_cluster *c = &u->cluster;
+    const uint32_t repeats = short_look ? 1 : REPEATS;
     gw_status status = GW_OK;
     if (c->nodes == 1 || c->ranks_per_node == 1) {
-        return lane->flat->ranks < 2
-                   ? GW_OK
-                   : measure_link(u, lane->flat, c->nodes == 1 ? &c->intra : &c->inter, why);
+        return lane->flat->ranks < 2 ? GW_OK
+                                     : measure_link(u, lane->flat, repeats,
+                                                    c->nodes == 1 ? &c->intra : &c->inter, why);
     }
-    status = measure_link(u, lane->intra, &c->intra, why);
+    status = measure_link(u, lane->intra, repeats, &c->intra, why);
     if (status == GW_OK) {
-        status = measure_link(u, lane->inter, &c->inter, why);
+        status = measure_link(u, lane->inter, repeats, &c->inter, why);
         c->inter.rate *= c->ranks_per_node; /* all of a node at once: they share it */
     }
     return status;

@@ -63,7 +63,7 @@ static void rules(walk *w, gw_step_auto *u)
     gw_auto_judge *j = &u->judge;
     double *const of[] = {&j->alpha,        &j->noise,        &j->squares,   &j->squares_then,
                           &j->lost,         &j->failed_alpha, &j->smooth,    &j->least,
-                          &j->before,       &j->change,       &j->predicted, &u->noise_then,
+                          &j->before,       &j->rise,         &j->predicted, &u->noise_then,
                           &u->squares_then, &u->lost};
     for (size_t i = 0; i < sizeof of / sizeof *of; i++) {
         numbers(w, of[i], 1);

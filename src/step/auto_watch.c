@@ -10,10 +10,10 @@ static const double LEAST_ALPHA = GW_AUTO_LEAST_ALPHA, MOST_ALPHA = 4;
 static const double QUIET = 0.25;           /* of the limit */
 static const uint32_t CALM_PERIODS = 10;    /* before an alpha that was too much is tried again */
 static const double HIGH = 0.5, BACK = 0.2; /* of the lowest loss, above it */
-static const double CHANGES = 6;            /* and so many of its usual changes */
+static const double RISES = 6;              /* and so many of its usual rises */
 static const uint32_t BAD_STEPS = 3;        /* of a window */
 static const uint64_t LONGEST_FALL = 100;   /* steps */
-static const double NEW = 0.3, NEW_LOSS = 0.5, NEW_CHANGE = 0.1; /* weights of a window */
+static const double NEW = 0.5, NEW_RISE = 0.1; /* weights of a window */
 static const double CREEP = 0.01; /* of the lowest loss, a window: what was easy may be over */
 
 void gw_auto_judge_begin(gw_auto_judge *j, double limit, double alpha)
@@ -33,7 +33,7 @@ void gw_auto_judge_begin(gw_auto_judge *j, double limit, double alpha)
                          .smooth = none,
                          .least = none,
                          .before = none,
-                         .change = none,
+                         .rise = none,
                          .fallen = GW_AUTO_NO_REASON};
 }
 
@@ -90,18 +90,18 @@ static int judge_loss(gw_auto_judge *j, const gw_auto_seen *w)
         return GW_AUTO_NO_REASON;
     }
     if (isfinite(w->loss)) {
-        j->smooth = mix(j->smooth, w->loss, NEW_LOSS);
+        j->smooth = mix(j->smooth, w->loss, NEW);
     }
     const double above = j->smooth - j->least;
-    const int high = !isfinite(w->loss) || (j->losses >= 3 && above > HIGH * fabs(j->least) &&
-                                            above > CHANGES * j->change);
+    const int high = !isfinite(w->loss) ||
+                     (j->losses >= 3 && above > HIGH * fabs(j->least) && above > RISES * j->rise);
     j->high = high ? j->high + 1 : 0;
     j->losses++;
     if (high) {
         return j->high >= IN_A_ROW ? GW_AUTO_DIVERGING : GW_AUTO_NO_REASON;
     }
     if (!isnan(j->before)) {
-        j->change = mix(j->change, fabs(w->loss - j->before), NEW_CHANGE);
+        j->rise = mix(j->rise, fmax(w->loss - j->before, 0), NEW_RISE);
     }
     j->before = w->loss;
     const double crept = j->least + CREEP * fabs(j->least);
@@ -114,10 +114,10 @@ static int judge_fall(gw_auto_judge *j, const gw_auto_seen *w)
 {
     j->clean = w->bad == 0 ? j->clean + 1 : 0;
     if (w->told && isfinite(w->loss)) {
-        j->smooth = mix(j->smooth, w->loss, NEW_LOSS);
+        j->smooth = mix(j->smooth, w->loss, NEW);
     }
     const double above = j->smooth - j->least;
-    const int back = !(above > BACK * fabs(j->least)) || !(above > CHANGES * j->change);
+    const int back = !(above > BACK * fabs(j->least)) || !(above > RISES * j->rise);
     const int late = w->step >= j->fallen_at + LONGEST_FALL;
     const int over = j->clean >= IN_A_ROW && (late || j->fallen == GW_AUTO_NON_FINITE || back);
     return over ? GW_AUTO_RECOVERED : GW_AUTO_NO_REASON;
@@ -194,8 +194,10 @@ void gw_auto_judge_bound(gw_auto_judge *j, gw_auto_reason reason, int switched, 
                               reason == GW_AUTO_DIVERGING || reason == GW_AUTO_NON_FINITE ||
                               reason == GW_AUTO_RECOVERED || !switched;
     j->seconds_before = may_be_longer ? (double)NAN : j->seconds;
+    const double expected = j->predicted * j->calibration;
     j->predicted = predicted;
-    j->calibration = (double)NAN;
+    /* nothing changed: the times that were expected still are, unless time itself was the reason */
+    j->calibration = switched || by_time ? (double)NAN : expected / predicted;
     j->outside = 0;
     j->loud = 0;
     j->lost = lost;
