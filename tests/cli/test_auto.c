@@ -211,8 +211,8 @@ static void are_figures(void **state)
 {
     static const char *const LINES[] = {
         "gradwire_step{run=\"a \\\"b\\\\\\n\"} 4\n",
-        "# TYPE gradwire_bytes_sent_total counter\ngradwire_bytes_sent_total{run=\"a "
-        "\\\"b\\\\\\n\"} 40\n",
+        "# TYPE gradwire_bytes_sent_total counter\n",
+        "gradwire_bytes_sent_total{run=\"a \\\"b\\\\\\n\"} 40\n",
         "gradwire_predicted_step_seconds{run=\"a \\\"b\\\\\\n\"} 0.375\n",
         "gradwire_error_budget{run=\"a \\\"b\\\\\\n\"} 0.5\n", /* only decisions know it */
         "reason=\"start\"} 1\n",
