@@ -105,6 +105,9 @@ static gw_status open_seat(seat *s, gw_comm *comm, gw_why *why)
         if (status == GW_OK) {
             status = prepare_folder(s->run, s->rank, why);
         }
+        if (status == GW_OK) {
+            status = gw_cli_metrics_begin(&s->training->metrics, s->run, why);
+        }
     }
     s->saved = t->resumed ? t->first_step : UINT64_MAX;
     return gw_cli_train_agree(comm, status, why);
@@ -151,6 +154,7 @@ static gw_status test(seat *s, uint64_t step, gw_why *why)
         return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to note a test");
     }
     gw_cli_progress_test(&s->training->progress, s->run);
+    gw_cli_metrics_write(&s->training->metrics, s->run);
     return GW_OK;
 }
 
@@ -180,6 +184,7 @@ static gw_status after_step(seat *s, const rank_stats *stats, bool sampled, gw_w
             status = gw_cli_sample(&s->sampler, s->run, s->rank, stats, why);
         }
         gw_cli_progress_step(&s->training->progress, s->run);
+        gw_cli_metrics_step(&s->training->metrics, s->run);
     }
     if (s->training->profile) {
         gw_why other = {""};
@@ -254,6 +259,7 @@ static gw_status train(seat *s, gw_comm *comm, gw_why *why)
     status = run_steps(s, &done, &stopped, why);
     if (s->run) {
         gw_cli_progress_end(&s->training->progress);
+        gw_cli_metrics_write(&s->training->metrics, s->run);
     }
     return status == GW_OK ? end(s, done, stopped, why) : status;
 }

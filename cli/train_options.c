@@ -40,6 +40,8 @@ static const gw_cli_option OPTIONS[] = {
      "codec and route of every tensor, as `gradwire plan -o` wrote them"},
     {"profile", 0, GW_CLI_TEXT, offsetof(values, profile), "FILE",
      "write when gradients were ready: a JOB for `gradwire plan`"},
+    {"metrics", 0, GW_CLI_TEXT, offsetof(values, metrics), "FILE",
+     "keep the run's figures there for Prometheus, in its text format"},
     {"link", 0, GW_CLI_RATE, offsetof(values, link), "RATE",
      "of each node, each way: 1gbit, 200mbit; 0 no limit (0)"},
     {"latency", 0, GW_CLI_TIME, offsetof(values, latency), "T", "of that link: 1ms, 50us (0)"},
