@@ -348,7 +348,7 @@ static void note_step(gw_step_auto *u, uint64_t number)
 {
     const double seconds = gw_auto_now(u) - u->ended;
     if (u->timing) {
-        u->n_timed += isfinite(u->ended);
+        u->n_timed += isfinite(u->ended) ? 1 : 0;
     } else if (isfinite(seconds) && u->n_times < GW_AUTO_WINDOW && number >= u->window_from) {
         u->times[u->n_times++] = seconds;
     }

@@ -249,16 +249,16 @@ static gw_status allocate(gw_step_auto *u, gw_why *why)
         return status;
     }
     u->posted_at = a->table - known - GW_AUTO_SKETCH;
-    u->levels = calloc(levels, sizeof *u->levels);
-    u->errors = calloc(levels, sizeof *u->errors);
-    u->ways = calloc(a->n, sizeof *u->ways);
-    u->chosen = calloc(a->n, sizeof *u->chosen);
-    u->table = calloc(a->table, sizeof *u->table);
-    u->posted = calloc((GW_AUTO_SHARES + 1) * known, sizeof *u->posted);
+    u->levels = calloc(levels + 1, sizeof *u->levels);
+    u->errors = calloc(levels + 1, sizeof *u->errors);
+    u->ways = calloc((size_t)a->n + 1, sizeof *u->ways);
+    u->chosen = calloc((size_t)a->n + 1, sizeof *u->chosen);
+    u->table = calloc(a->table + 1, sizeof *u->table);
+    u->posted = calloc((GW_AUTO_SHARES + 1) * (known + 1), sizeof *u->posted);
     u->sorted = calloc(GW_AUTO_SHARES + 1, sizeof *u->sorted);
     u->tensors = calloc(2 * known + 1, sizeof *u->tensors);
     u->place_of = calloc(2 * known + 1, sizeof *u->place_of);
-    u->ready = calloc(known, sizeof *u->ready);
+    u->ready = calloc(known + 1, sizeof *u->ready);
     u->asked = calloc(2 * known + 1, sizeof *u->asked);
     u->entries = calloc(2 * known + 1, sizeof *u->entries);
     u->said = calloc(ranks * GW_SAY, sizeof *u->said);

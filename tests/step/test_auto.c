@@ -363,13 +363,13 @@ static void spike_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     job *j = arg;
     steps *s = &j->ends[rank];
     begin(j, rank, comm);
-    gw_auto_decision d = next_decision(all, j, rank, 0.02, 14, 1);
-    d = next_decision(all, j, rank, 0.02, 70, 0.95);
+    (void)next_decision(all, j, rank, 0.02, 14, 1);
+    (void)next_decision(all, j, rank, 0.02, 70, 0.95);
     for (int i = 0; i < 50; i++) {
         (void)take_step(j, rank, 0.02, 0);
         (void)gw_step_auto_loss(s->step, 0.9 + 0.05 * (i % 3 == 0) + 0.01 * rank);
     }
-    d = next_decision(all, j, rank, 0.02, 40, 5);
+    gw_auto_decision d = next_decision(all, j, rank, 0.02, 40, 5);
     RANK_TRUE(d.reason == GW_AUTO_DIVERGING && d.outcome == GW_AUTO_DENSE,
               "a loss that rises goes unnoticed");
     is_dense_or_die(s);
