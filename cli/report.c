@@ -181,6 +181,7 @@ static bool write_part(const gw_cli_comparison *report, const char *word, size_t
     } parts[] = {{"title", write_title, NULL},
                  {"style", NULL, gw_cli_report_page_css},
                  {"script", NULL, gw_cli_report_page_js},
+                 {"script_auto", NULL, gw_cli_report_page_auto_js},
                  {"summary", gw_cli_report_summary, NULL},
                  {"table", gw_cli_report_table, NULL},
                  {"foot", write_foot, NULL}};
@@ -215,16 +216,33 @@ static bool write_page(const gw_cli_comparison *report, FILE *to)
 
 /* ---- the command ---- */
 
+/* Of a way that is auto; else null. */
+static json_t *auto_json(const gw_cli_way *way)
+{
+    gw_cli_report_autos all;
+    if (!gw_cli_report_count_auto(way, &all)) {
+        return json_null();
+    }
+    return json_pack("{s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "decisions",
+                     (json_int_t)all.decisions, "switches", (json_int_t)all.switches,
+                     "prediction_off", gw_cli_json_number(all.off), "predicted_seconds",
+                     gw_cli_json_number(all.predicted_seconds), "half_seconds",
+                     gw_cli_json_number(all.half_seconds), "double_seconds",
+                     gw_cli_json_number(all.double_seconds), "dense_seconds",
+                     gw_cli_json_number(all.dense_seconds), "bound_seconds",
+                     gw_cli_json_number(all.bound_seconds));
+}
+
 static json_t *way_json(const gw_cli_way *way)
 {
     return json_pack(
-        "{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o}", "label", way->label, "seeds",
+        "{s:s, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "label", way->label, "seeds",
         (json_int_t)way->n_counted, "quality", gw_cli_json_number(way->quality.mean),
         "target_seconds", gw_cli_json_number(way->target_seconds), "step_seconds",
         gw_cli_json_number(way->step_seconds), "wait_share",
         gw_cli_json_number(way->wait_seconds / (way->wait_seconds + way->compute_seconds)),
         "bytes_sent", gw_cli_json_number(way->bytes), "ratio",
-        gw_cli_json_number(way->dense_bytes / way->bytes));
+        gw_cli_json_number(way->dense_bytes / way->bytes), "auto", auto_json(way));
 }
 
 static bool print_result(const gw_cli_args *args, const gw_cli_comparison *report,

@@ -5,9 +5,12 @@
 
 #include <stdio.h>
 
+#include <jansson.h>
+
 #include "run_read.h"
 
-enum { GW_CLI_REPORT_KINDS = 5 }; /* of layers that are told apart: GW_CLI_REPORT_KIND */
+enum { GW_CLI_REPORT_POINTS = 200 }; /* a curve has at most */
+enum { GW_CLI_REPORT_KINDS = 5 };    /* of layers that are told apart: GW_CLI_REPORT_KIND */
 extern const char *const GW_CLI_REPORT_KIND[GW_CLI_REPORT_KINDS];
 
 typedef struct gw_cli_report_run {
@@ -54,6 +57,24 @@ void gw_cli_report_free(gw_cli_comparison *report);
 double gw_cli_report_quality(const gw_cli_comparison *report, const gw_cli_runfile_test *test);
 /* Of n numbers, which are sorted by it; NaN for none. */
 double gw_cli_report_median(double *values, size_t n);
+
+/* Point i of n, of a row of `length`: the first and the last are always there. */
+size_t gw_cli_report_thinned(size_t i, size_t n, size_t length);
+
+/* What `auto` came to, over the counted runs. */
+typedef struct gw_cli_report_autos {
+    size_t decisions, switches;
+    double off; /* median over windows of |measured / predicted - 1|; NaN: there is none */
+    /* of the first run's last decision that knows: a step by the plan, at half and at double the rate */
+    double predicted_seconds, half_seconds, double_seconds, dense_seconds, bound_seconds;
+    double link_bytes_per_second;
+} gw_cli_report_autos;
+/* False: it is no such way. */
+bool gw_cli_report_count_auto(const gw_cli_way *way, gw_cli_report_autos *out);
+
+/* Data of the charts of what was chosen while training, of the way's first run; null: it was not. */
+json_t *gw_cli_report_adapt(const gw_cli_way *way);
+json_t *gw_cli_report_auto(const gw_cli_way *way);
 
 /* Parts of the page. HTML of the summary and of the table of runs; data of the charts as JSON that
  * cannot end the script it stands in. The last two are false if memory ran out. */

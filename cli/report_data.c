@@ -1,16 +1,16 @@
-/* The data of a report's charts; see report.h. Curves are thinned out to MOST_POINTS. */
+/* The data of a report's charts; see report.h. Curves are thinned out to MOST_POINTS; report_choices.c has what
+ * was chosen while training. */
 #define _POSIX_C_SOURCE 200809L
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include <gradwire/gradwire.h>
 #include <jansson.h>
 
 #include "json_out.h"
 #include "report.h"
 
-enum { MOST_POINTS = 200, WINDOWS = 50 };
+enum { MOST_POINTS = GW_CLI_REPORT_POINTS, WINDOWS = 50 };
 
 /* Steps that a point of the loss curve is the mean of; odd. */
 static size_t window_of(size_t n_steps)
@@ -54,8 +54,7 @@ static json_t *curve_json(const curve *c)
                      c->mean, "low", c->low, "high", c->high);
 }
 
-/* Point i of n, of a row of `length`: the first and the last are always there. */
-static size_t thinned(size_t i, size_t n, size_t length)
+size_t gw_cli_report_thinned(size_t i, size_t n, size_t length)
 {
     return n < 2 ? length - 1 : (size_t)((double)i * (double)(length - 1) / (double)(n - 1) + 0.5);
 }
@@ -81,7 +80,7 @@ static json_t *loss_json(const gw_cli_way *way)
     const curve c = curve_new();
     double *values = calloc(way->n_counted, sizeof *values), seconds = 0;
     for (size_t p = 0, done = 0; values && p < points; p++) {
-        const size_t at = thinned(p, points, n);
+        const size_t at = gw_cli_report_thinned(p, points, n);
         for (; done <= at; done++) {
             for (size_t r = 0; r < way->n_counted; r++) {
                 seconds += way->runs[r].run.steps[done].seconds / (double)way->n_counted;
@@ -106,7 +105,7 @@ static json_t *test_json(const gw_cli_comparison *report, const gw_cli_way *way)
     const curve c = curve_new();
     double *values = calloc(way->n_counted, sizeof *values);
     for (size_t p = 0; values && p < points; p++) {
-        const size_t at = thinned(p, points, n);
+        const size_t at = gw_cli_report_thinned(p, points, n);
         double seconds = 0;
         for (size_t r = 0; r < way->n_counted; r++) {
             const gw_cli_runfile_test *test = &way->runs[r].run.tests[at];
@@ -237,68 +236,17 @@ static json_t *timeline_json(const gw_cli_way *way)
                      "layers", layers);
 }
 
-/* ---- levels chosen during training ---- */
-
-/* How many times smaller than fp32 a payload of such a layer is; null where the spec is not known here. */
-static json_t *spec_ratio(const char *spec, uint64_t elements)
-{
-    gw_params params;
-    gw_why why;
-    size_t bytes = 0;
-    if (strcmp(spec, "dense") == 0) {
-        return json_real(1);
-    }
-    return gw_params_parse(&params, spec, &why) == GW_OK && elements < (uint64_t)1 << 40 &&
-                   gw_payload_bound(&params, (size_t)elements, &bytes) == GW_OK && bytes > 0
-               ? gw_cli_json_number(4 * (double)elements / (double)bytes)
-               : json_null();
-}
-
-/* Of the first run: [step, spec, ratio] of each layer whose level is chosen, where it changes. */
-static json_t *adapt_json(const gw_cli_way *way)
-{
-    const gw_cli_runfile *run = &way->runs[0].run;
-    if (run->n_adapt == 0) {
-        return json_null();
-    }
-    json_t *rows = json_array();
-    for (size_t l = 0; l < run->n_layers; l++) {
-        const char *spec = run->layers[l].spec;
-        bool chosen = strcmp(spec, "dense") != 0;
-        json_t *parts = json_array();
-        json_array_append_new(
-            parts, json_pack("[i, s, o]", 1, spec, spec_ratio(spec, run->layers[l].elements)));
-        for (size_t i = 0; i < run->n_adapt; i++) {
-            const char *next = run->adapt[i].specs[l];
-            if (strcmp(next, spec) != 0) {
-                json_array_append_new(parts,
-                                      json_pack("[I, s, o]", (json_int_t)run->adapt[i].bound_at,
-                                                next, spec_ratio(next, run->layers[l].elements)));
-                chosen = true;
-            }
-            spec = next;
-        }
-        if (chosen) {
-            json_array_append_new(
-                rows, json_pack("{s:s, s:O}", "name", run->layers[l].name, "parts", parts));
-        }
-        json_decref(parts);
-    }
-    return json_pack("{s:o, s:I}", "rows", rows, "steps",
-                     (json_int_t)(run->n_steps ? run->steps[run->n_steps - 1].step : 1));
-}
-
 /* ---- all of it ---- */
 
 static json_t *way_json(const gw_cli_comparison *report, const gw_cli_way *way)
 {
-    return json_pack("{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "label", way->label,
-                     "runs", (json_int_t)way->n_counted, "window",
-                     (json_int_t)window_of(way->n_steps), "compute",
-                     gw_cli_json_number(way->compute_seconds * 1e3), "wait",
-                     gw_cli_json_number(way->wait_seconds * 1e3), "loss", loss_json(way), "test",
-                     test_json(report, way), "layers", layers_json(way), "timeline",
-                     timeline_json(way), "adapt", adapt_json(way));
+    return json_pack(
+        "{s:s, s:I, s:I, s:o, s:o, s:o, s:o, s:o, s:o, s:o, s:o}", "label", way->label, "runs",
+        (json_int_t)way->n_counted, "window", (json_int_t)window_of(way->n_steps), "compute",
+        gw_cli_json_number(way->compute_seconds * 1e3), "wait",
+        gw_cli_json_number(way->wait_seconds * 1e3), "loss", loss_json(way), "test",
+        test_json(report, way), "layers", layers_json(way), "timeline", timeline_json(way), "adapt",
+        gw_cli_report_adapt(way), "auto", gw_cli_report_auto(way));
 }
 
 /* In a script element only "<" could begin its end, or a comment; JSON has it in strings alone. */

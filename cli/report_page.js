@@ -1,7 +1,5 @@
-// Draws the charts of a gradwire report from the data in the page. An <svg> is as wide as its place, and drawn again when
+// Draws the charts of a gradwire report from the data in the page; report_page_auto.js has those of what was chosen while training. An <svg> is as wide as its place, and drawn again when
 // that changes. Every chart counts what it drew in data-points.
-"use strict";
-(() => {
 const data = JSON.parse(document.getElementById("data").textContent);
 const ways = data.ways;
 const DASHES = ["", "7 3", "2 2.5", "9 3 2 3", "4 2", "12 3", "2 5", "6 2 2 2 2 2"];
@@ -44,13 +42,14 @@ function key(parent, w) { // a piece of the way's line, with its mark
   mark(svg, w, 14, 6, 3.5);
 }
 
-function legend(parent) {
+// Of {label, w}: w is whose look it has.
+function legend(parent, names = ways.map((way, w) => ({ label: way.label, w }))) {
   const box = add(parent, "div", { class: "legend" });
-  ways.forEach((way, w) => {
+  for (const { label, w } of names) {
     const item = add(box, "span");
     key(add(item, "span", { class: "key" }), w);
-    add(item, "span", {}, way.label);
-  });
+    add(item, "span", {}, label);
+  }
   return box;
 }
 
@@ -229,11 +228,12 @@ function lineChart(id, title, subtitle, options) {
     }));
     if (wide && by === "step") endLabels(svg, ends.map((e) => ({ ...e, y: y(e.value) })), top, bottom - 4);
     svg.dataset.points = all.length;
-    hover(box, svg, width, { left, right, top, bottom: axis, last, x, lines, by, show });
+    hover(box, svg, width, { left, right, top, bottom: axis, last, x, lines, by, show, names: ways.map((way, w) => ({ label: way.label, w })) });
   });
 }
 
-// The values under the pointer, or under the cursor that the arrow keys move.
+// The values under the pointer, or under the cursor that the arrow keys move. names[i] is of lines[i]; a `held` one keeps its
+// value until the next.
 function hover(box, svg, width, c) {
   const cursor = add(svg, "line", { class: "cursor", y1: c.top, y2: c.bottom, visibility: "hidden" });
   const dots = add(svg, "g");
@@ -248,13 +248,13 @@ function hover(box, svg, width, c) {
     tip = add(box, "div", { class: "tip" });
     add(tip, "b", {}, c.by === "step" ? `step ${number(Math.round(at))}` : `${number(at)} s`);
     const table = add(tip, "table");
-    c.lines.forEach((line, w) => {
-      if (!line.length) return;
-      const near = line.reduce((a, b) => Math.abs(b.x - at) < Math.abs(a.x - at) ? b : a);
+    c.lines.forEach((line, i) => {
+      const { label, w, held } = c.names[i], near = held ? line.findLast((p) => p.x <= at) : line.length && line.reduce((a, b) => Math.abs(b.x - at) < Math.abs(a.x - at) ? b : a);
+      if (!near) return;
       const row = add(table, "tr"), name = add(row, "td");
       key(add(name, "span", { class: "key" }), w);
-      add(name, "span", {}, ` ${ways[w].label}`);
-      add(row, "td", {}, at > line.at(-1).x * 1.001 ? `${c.show(line.at(-1).y)} (done)` : c.show(near.y));
+      add(name, "span", {}, ` ${label}`);
+      add(row, "td", {}, !held && at > line.at(-1).x * 1.001 && !c.whole ? `${c.show(line.at(-1).y)} (done)` : c.show(near.y));
     });
     const at_px = c.x(at) * box.clientWidth / width, most = box.clientWidth - tip.offsetWidth;
     tip.style.left = `${Math.max(0, Math.min(most, at_px > box.clientWidth / 2 ? at_px - tip.offsetWidth - 12 : at_px + 12))}px`;
@@ -357,53 +357,6 @@ function layerTables() {
   });
   add(parent, "p", { class: "note" }, "Error is ‖x−x̂‖²/‖x‖² of coding one rank’s gradient once, the median of the samples; with feedback what is lost is sent later. " +
     "Small layers travel together, uncompressed.");
-}
-
-// ---- levels chosen during training ----
-
-// "dither:bits=3,bucket=512,…" as "3 bits", "topk:density=0.01,…" as "1 %", "lowrank:rank=4,…" as "rank 4".
-function levelWords(spec) {
-  const [, codec, name, value] = /^([a-z]+)(?::(bits|density|rank)=([^,]*))?/.exec(spec) || [, spec];
-  return name === "bits" ? `${value} bits` : name === "density" ? `${number(100 * value)} %` : name === "rank" ? `rank ${value}` : codec;
-}
-
-function levelCharts() {
-  const known = ways.map((way, w) => ({ way, w })).filter(({ way }) => way.adapt);
-  document.getElementById("adapt").hidden = known.length === 0;
-  const ratios = known.flatMap(({ way }) => way.adapt.rows.flatMap((r) => r.parts.map((p) => p[2]))).filter((v) => v > 0);
-  if (ratios.length === 0) return;
-  const low = Math.log(Math.min(...ratios)), high = Math.log(Math.max(...ratios));
-  const depth = (v) => v > 0 ? 12 + 80 * (high > low ? (Math.log(v) - low) / (high - low) : .5) : 0; // percent of ink
-  const ink = (v) => `color-mix(in srgb, var(--w1) ${depth(v).toFixed(1)}%, var(--page))`;
-  known.forEach(({ way }) => {
-    const figure = add(document.getElementById("levels"), "figure", { class: "levels" }), { rows, steps } = way.adapt;
-    chart(figure, way.label, "", (box, width) => {
-      const keys = add(box, "div", { class: "legend" });
-      for (const v of [...new Set([0, .5, 1].map((t) => Math.exp(low + t * (high - low))))]) swatch(keys, `${number(v)}× smaller`, ink(v));
-      const wide = width >= 620, left = wide ? Math.min(230, 20 + 7 * Math.max(...rows.map((r) => r.name.length))) : 4, right = width - 14;
-      const tall = 22, each = wide ? 27 : 44, top = 4, bottom = top + rows.length * each, x = scale(1, steps + 1, left + 10, right);
-      const svg = canvas(box, width, bottom + 32, `Levels over steps, ${way.label}. ` + rows.map((r) => `${r.name}: ${r.parts.map((p) => `${levelWords(p[1])} from step ${p[0]}`).join(", ")}`).join("; "));
-      let count = 0;
-      rows.forEach((row, i) => {
-        const y = top + i * each + (wide ? 2 : each - tall - 2);
-        add(svg, "text", { class: "strong", x: wide ? left : left + 2, y: wide ? y + 15 : y - 5, "text-anchor": wide ? "end" : "start" }, row.name);
-        row.parts.forEach(([from, spec, ratio], k) => {
-          const to = k + 1 < row.parts.length ? row.parts[k + 1][0] : steps + 1, words = levelWords(spec);
-          const rect = add(svg, "rect", { x: x(from), y, width: Math.max(.5, x(to) - x(from)), height: tall, fill: ink(ratio), stroke: "var(--line)", "stroke-width": .7 });
-          add(rect, "title", {}, `${row.name}, steps ${from} to ${to - 1}: ${spec}${ratio ? `, ${number(ratio)}× smaller` : ""}`);
-          if (x(to) - x(from) > 7 * words.length + 8) {
-            add(svg, "text", { style: `fill:var(${depth(ratio) > 50 ? "--page" : "--text"});pointer-events:none`, x: x(from) + 5, y: y + 15 }, words);
-          }
-          count++;
-        });
-      });
-      for (const t of ticks(1, steps, Math.max(3, Math.floor((right - left) / 90)))) {
-        if (t >= 1) add(svg, "text", { x: x(t), y: bottom + 16, "text-anchor": "middle" }, number(t));
-      }
-      add(svg, "text", { x: right, y: bottom + 30, "text-anchor": "end" }, "steps");
-      svg.dataset.points = count;
-    });
-  });
 }
 
 // ---- where the time goes ----
@@ -519,6 +472,7 @@ lineChart("test-seconds", `${what} over time`, which, { part: "test", by: "secon
 bytesChart();
 layerTables();
 levelCharts();
+autoCharts();
 timelines();
 shareChart();
 drawAll();
@@ -527,4 +481,3 @@ addEventListener("resize", () => { cancelAnimationFrame(waiting); waiting = requ
 addEventListener("beforeprint", () => { document.querySelectorAll("details").forEach((d) => { d.open = true; }); drawAll(true); });
 addEventListener("afterprint", () => drawAll());
 document.documentElement.dataset.drawn = charts.length;
-})();

@@ -347,6 +347,23 @@ static void say_adapted(const gw_cli_way *way, FILE *to)
     (void)fputs(" everywhere.", to);
 }
 
+static void say_auto(const gw_cli_way *way, FILE *to)
+{
+    gw_cli_report_autos all;
+    if (!gw_cli_report_count_auto(way, &all) || all.decisions == 0) {
+        return;
+    }
+    (void)fprintf(to, " It decided <b>%zu time%s</b> how to send, and changed its plan %zu time%s",
+                  all.decisions, all.decisions == 1 ? "" : "s", all.switches,
+                  all.switches == 1 ? "" : "s");
+    if (isfinite(all.off)) {
+        (void)fputs("; the median step was off its prediction by ", to);
+        gw_cli_html_number(to, 100 * all.off);
+        (void)fputs(" %", to);
+    }
+    (void)fputs(".", to);
+}
+
 /* What the reader must know before believing the figures. */
 static void say_states(const gw_cli_way *way, FILE *to)
 {
@@ -393,6 +410,7 @@ void gw_cli_report_summary(const gw_cli_comparison *report, FILE *to)
         say_quality(report, way, to);
         say_speed(way, to);
         say_adapted(way, to);
+        say_auto(way, to);
         say_states(way, to);
         (void)fputs("</li>\n", to);
     }

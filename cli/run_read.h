@@ -5,6 +5,14 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
+
+/* Whether a spec is of this way of sending: "auto", "auto:…" or "auto/…". */
+static inline bool gw_cli_spec_is(const char *spec, const char *way)
+{
+    const size_t n = strlen(way);
+    return strncmp(spec, way, n) == 0 && (spec[n] == '\0' || spec[n] == ':' || spec[n] == '/');
+}
 
 /* Names are those of run.json. Seconds, bytes. A number that was null is NaN. */
 typedef struct gw_cli_runfile_config {
@@ -53,6 +61,25 @@ typedef struct gw_cli_runfile_adapt {
     char **specs; /* n_layers */
 } gw_cli_runfile_adapt;
 
+typedef struct gw_cli_runfile_travel {
+    char *spec, *route; /* "dense" where nothing is coded */
+} gw_cli_runfile_travel;
+
+/* A decision of `auto`. */
+typedef struct gw_cli_runfile_auto {
+    uint64_t step, bound_at, bytes; /* neither step falls; several may go by one bound_at */
+    char *reason, *outcome, *words;
+    double predicted_seconds, dense_seconds, bound_seconds, half_seconds, double_seconds;
+    double alpha, budget, error, noise_ratio, link_bytes_per_second, latency_seconds;
+    double dense_bytes, measure_seconds, solve_seconds, waited;
+    gw_cli_runfile_travel *layers; /* n_layers */
+} gw_cli_runfile_auto;
+
+typedef struct gw_cli_runfile_watch {
+    uint64_t step; /* always rising */
+    double measured_seconds, predicted_seconds, error, budget, noise_ratio, loss;
+} gw_cli_runfile_watch;
+
 typedef struct gw_cli_runfile {
     char *gradwire, *started, *state;
     char *error; /* NULL unless failed */
@@ -68,6 +95,10 @@ typedef struct gw_cli_runfile {
     size_t n_samples;
     gw_cli_runfile_adapt *adapt; /* only of a run whose spec begins with "adapt" */
     size_t n_adapt;
+    gw_cli_runfile_auto *decisions; /* `auto`; it and watch only of a run whose spec begins so */
+    size_t n_decisions;
+    gw_cli_runfile_watch *watch;
+    size_t n_watch;
 } gw_cli_runfile;
 
 /* Reads a whole run.json. Any bytes may be given: on false `why` says what is wrong and at which

@@ -301,6 +301,7 @@ static gw_status train_one(session *s, size_t i, const gw_cli_run_config *asked,
     gw_cli_training t = {.run = run,
                          .data = s->data,
                          .progress = {.on = on, .terminal = on && isatty(STDERR_FILENO)},
+                         .metrics = {.path = s->options.metrics},
                          .stop = &stop_asked,
                          .plan = run->config.plan ? &s->plan : NULL,
                          .profile = s->options.profile};

@@ -8,31 +8,19 @@
 #include "rank.h"
 
 typedef gw_cli_run_adapt record;
-#define COUNT(key)                                                                                 \
-    {                                                                                              \
-#        key, GW_CLI_FIELD_COUNT, offsetof(record, key)                                            \
-    }
-#define NUMBER(key)                                                                                \
-    {                                                                                              \
-#        key, GW_CLI_FIELD_NUMBER, offsetof(record, key)                                           \
-    }
-#define TEXT(key)                                                                                  \
-    {                                                                                              \
-#        key, GW_CLI_FIELD_TEXT, offsetof(record, key)                                             \
-    }
-static const gw_cli_field ITEMS[] = {COUNT(step),
-                                     COUNT(bound_at),
-                                     NUMBER(alpha),
-                                     NUMBER(budget),
-                                     NUMBER(error),
-                                     COUNT(bytes),
-                                     COUNT(uniform_bytes),
-                                     COUNT(lower_bound_bytes),
-                                     COUNT(waited),
-                                     NUMBER(measure_seconds),
-                                     NUMBER(solve_seconds),
-                                     TEXT(outcome),
-                                     TEXT(words)};
+static const gw_cli_field ITEMS[] = {GW_CLI_FIELD(record, step, COUNT),
+                                     GW_CLI_FIELD(record, bound_at, COUNT),
+                                     GW_CLI_FIELD(record, alpha, NUMBER),
+                                     GW_CLI_FIELD(record, budget, NUMBER),
+                                     GW_CLI_FIELD(record, error, NUMBER),
+                                     GW_CLI_FIELD(record, bytes, COUNT),
+                                     GW_CLI_FIELD(record, uniform_bytes, COUNT),
+                                     GW_CLI_FIELD(record, lower_bound_bytes, COUNT),
+                                     GW_CLI_FIELD(record, waited, COUNT),
+                                     GW_CLI_FIELD(record, measure_seconds, NUMBER),
+                                     GW_CLI_FIELD(record, solve_seconds, NUMBER),
+                                     GW_CLI_FIELD(record, outcome, TEXT),
+                                     GW_CLI_FIELD(record, words, TEXT)};
 static const gw_cli_fields ADAPT = {ITEMS, sizeof ITEMS / sizeof *ITEMS};
 
 bool gw_cli_run_adapts(const gw_cli_run *run)
@@ -43,15 +31,15 @@ bool gw_cli_run_adapts(const gw_cli_run *run)
 /* Room for one more record and its specs; NULL: no memory. */
 static record *add(gw_cli_run *run)
 {
-    record *more = realloc(run->adapt, (run->n_adapt + 1) * sizeof *more);
-    if (!more) {
+    void *items = run->adapt;
+    const bool fine = gw_cli_records_grow(&items, run->n_adapt, sizeof *run->adapt);
+    run->adapt = items;
+    record to = {.specs = fine ? calloc(run->n_layers + 1, sizeof *to.specs) : NULL};
+    if (!to.specs) {
         return NULL;
     }
-    run->adapt = more;
-    record *to = &run->adapt[run->n_adapt];
-    *to = (record){.specs = calloc(run->n_layers + 1, sizeof *to->specs)};
-    run->n_adapt += to->specs != NULL;
-    return to->specs ? to : NULL;
+    run->adapt[run->n_adapt] = to;
+    return &run->adapt[run->n_adapt++];
 }
 
 gw_status gw_cli_adapt_note(gw_cli_run *run, const rank *r, gw_why *why)
@@ -122,46 +110,50 @@ void gw_cli_adapt_free(gw_cli_run *run)
 
 json_t *gw_cli_adapt_json(const gw_cli_run *run)
 {
-    json_t *array = json_array();
+    json_t *array = gw_cli_records_json(&ADAPT, run->adapt, run->n_adapt, sizeof *run->adapt);
     for (size_t i = 0; array && i < run->n_adapt; i++) {
-        json_t *one = gw_cli_record_json(&ADAPT, &run->adapt[i]), *specs = json_array();
+        json_t *specs = json_array();
         for (size_t l = 0; specs && l < run->n_layers; l++) {
             (void)json_array_append_new(specs, json_string(run->adapt[i].specs[l]));
         }
-        if (json_object_set_new(one, "layers", specs) != 0 ||
-            json_array_append_new(array, one) != 0) {
+        if (json_object_set_new(json_array_get(array, i), "layers", specs) != 0) {
             json_decref(array);
-            return NULL;
+            array = NULL;
         }
     }
     return array;
 }
 
+static gw_status read_specs(const gw_cli_run *run, const json_t *array, size_t i, record *to,
+                            gw_why *why)
+{
+    const json_t *specs = json_object_get(json_array_get(array, i), "layers");
+    to->specs = calloc(run->n_layers + 1, sizeof *to->specs);
+    if (!to->specs) {
+        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to read run.json");
+    }
+    bool fine = json_array_size(specs) == run->n_layers;
+    for (size_t l = 0; fine && l < run->n_layers; l++) {
+        const char *text = json_string_value(json_array_get(specs, l));
+        fine = text != NULL;
+        (void)snprintf(to->specs[l], sizeof to->specs[l], "%s", fine ? text : "");
+    }
+    return fine ? GW_OK
+                : gw_cli_train_fail(why, GW_ERR_CORRUPT,
+                                    "run.json: adapt[%zu] has not a spec for every layer", i);
+}
+
 gw_status gw_cli_adapt_read(gw_cli_run *run, const json_t *root, gw_why *why)
 {
-    const json_t *array = json_object_get(root, "adapt");
-    if (!array) {
+    if (!gw_cli_run_adapts(run)) {
         return GW_OK;
     }
-    for (size_t i = 0; i < json_array_size(array); i++) {
-        char where[64];
-        const json_t *one = json_array_get(array, i), *specs = json_object_get(one, "layers");
-        record *to = add(run);
-        (void)snprintf(where, sizeof where, "run.json: adapt[%zu]", i);
-        if (!to || json_array_size(specs) != run->n_layers) {
-            return gw_cli_train_fail(why, GW_ERR_CORRUPT, "%s has not a spec for every layer",
-                                     where);
-        }
-        const gw_status status = gw_cli_record_read(&ADAPT, one, 1, where, to, why);
-        if (status != GW_OK) {
-            return status;
-        }
-        for (size_t l = 0; l < run->n_layers; l++) {
-            const char *text = json_string_value(json_array_get(specs, l));
-            (void)snprintf(to->specs[l], sizeof to->specs[l], "%s", text ? text : "");
-        }
+    void *items = NULL;
+    gw_status status = gw_cli_records_read(root, "adapt", &ADAPT, 1, sizeof *run->adapt, &items,
+                                           &run->n_adapt, why);
+    run->adapt = items;
+    for (size_t i = 0; i < run->n_adapt && status == GW_OK; i++) {
+        status = read_specs(run, json_object_get(root, "adapt"), i, &run->adapt[i], why);
     }
-    return json_is_array(array)
-               ? GW_OK
-               : gw_cli_train_fail(why, GW_ERR_CORRUPT, "run.json: 'adapt' is not an array");
+    return status;
 }

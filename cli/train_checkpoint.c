@@ -131,20 +131,22 @@ static gw_status save_residuals(const place *p, const rank *r, gw_why *why)
     return status;
 }
 
-static gw_status save_levels(const place *p, const rank *r, gw_why *why)
+static gw_status save_levels(const place *p, const rank *r, bool automatic, gw_why *why)
 {
     char path[GW_CLI_RUN_PATH];
     size_t size = 0, written = 0;
     gw_status status = rank_path(p, r->comm->rank, "levels", path, sizeof path, why);
     if (status == GW_OK) {
-        status = gw_step_adapt_save_bytes(r->step, &size, why);
+        status = automatic ? gw_step_auto_save_bytes(r->step, &size, why)
+                           : gw_step_adapt_save_bytes(r->step, &size, why);
     }
     void *bytes = status == GW_OK ? malloc(size + 1) : NULL;
     if (status == GW_OK && !bytes) {
         status = gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for %zu bytes", size);
     }
     if (status == GW_OK) {
-        status = gw_step_adapt_save(r->step, bytes, size, &written, why);
+        status = automatic ? gw_step_auto_save(r->step, bytes, size, &written, why)
+                           : gw_step_adapt_save(r->step, bytes, size, &written, why);
     }
     if (status == GW_OK) {
         status = gw_cli_file_save(path, bytes, written, why);
@@ -234,8 +236,8 @@ gw_status gw_cli_checkpoint_save(const gw_cli_run *run, const gw_cli_pace *pace,
         return status;
     }
     status = save_residuals(&new, r, why);
-    if (status == GW_OK && gw_cli_run_adapts(run)) {
-        status = save_levels(&new, r, why);
+    if (status == GW_OK && (gw_cli_run_adapts(run) || gw_cli_run_is_auto(run))) {
+        status = save_levels(&new, r, gw_cli_run_is_auto(run), why);
     }
     if (status == GW_OK && first) {
         status = save_rest(&new, run, pace, r, step, why);
@@ -357,7 +359,10 @@ gw_status gw_cli_checkpoint_load_levels(const char *folder, uint64_t step, rank 
         status = gw_cli_file_load(path, &bytes, &size, why);
     }
     if (status == GW_OK) {
-        status = in_file(path, gw_step_adapt_load(r->step, bytes, size, why), why);
+        status = gw_auto_spec_is(r->config.plan.spec)
+                     ? gw_step_auto_load(r->step, bytes, size, why)
+                     : gw_step_adapt_load(r->step, bytes, size, why);
+        status = in_file(path, status, why);
     }
     free(bytes);
     return status;

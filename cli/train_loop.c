@@ -6,6 +6,7 @@
 
 #include "train_adapt.h"
 #include "train_agree.h"
+#include "train_auto.h"
 #include "train_files.h"
 #include "train_profile.h"
 #include "train_sample.h"
@@ -79,7 +80,8 @@ static gw_status open_seat(seat *s, gw_comm *comm, gw_why *why)
     if (status != GW_OK) {
         return status; /* the others may be in the middle of theirs: no word with them here */
     }
-    if (t->resumed && gw_cli_run_adapts(t->run)) { /* first the levels, then residuals of them */
+    if (t->resumed && (gw_cli_run_adapts(t->run) ||
+                       gw_cli_run_is_auto(t->run))) { /* first the levels, then residuals of them */
         status = gw_cli_checkpoint_load_levels(t->run->folder, t->first_step, s->rank, why);
         status = gw_cli_train_agree(comm, status, why);
         if (status == GW_OK) {
@@ -103,6 +105,9 @@ static gw_status open_seat(seat *s, gw_comm *comm, gw_why *why)
         if (status == GW_OK) {
             status = prepare_folder(s->run, s->rank, why);
         }
+        if (status == GW_OK) {
+            status = gw_cli_metrics_begin(&s->training->metrics, s->run, why);
+        }
     }
     s->saved = t->resumed ? t->first_step : UINT64_MAX;
     return gw_cli_train_agree(comm, status, why);
@@ -124,9 +129,11 @@ static gw_status note_step(gw_cli_run *run, const rank *r, const rank_stats *sta
         run->layers[i].bytes_sent += l->bytes_sent[GW_LINK_INTRA] + l->bytes_sent[GW_LINK_INTER];
         run->layers[i].dense_bytes += l->dense_bytes_sent;
     }
-    return gw_cli_run_add_step(run, &step)
-               ? gw_cli_adapt_note(run, r, why)
-               : gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to note a step");
+    if (!gw_cli_run_add_step(run, &step)) {
+        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to note a step");
+    }
+    const gw_status status = gw_cli_adapt_note(run, r, why);
+    return status == GW_OK ? gw_cli_auto_note(run, r, why) : status;
 }
 
 /* All ranks. */
@@ -147,6 +154,7 @@ static gw_status test(seat *s, uint64_t step, gw_why *why)
         return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to note a test");
     }
     gw_cli_progress_test(&s->training->progress, s->run);
+    gw_cli_metrics_write(&s->training->metrics, s->run);
     return GW_OK;
 }
 
@@ -176,6 +184,7 @@ static gw_status after_step(seat *s, const rank_stats *stats, bool sampled, gw_w
             status = gw_cli_sample(&s->sampler, s->run, s->rank, stats, why);
         }
         gw_cli_progress_step(&s->training->progress, s->run);
+        gw_cli_metrics_step(&s->training->metrics, s->run);
     }
     if (s->training->profile) {
         gw_why other = {""};
@@ -250,6 +259,7 @@ static gw_status train(seat *s, gw_comm *comm, gw_why *why)
     status = run_steps(s, &done, &stopped, why);
     if (s->run) {
         gw_cli_progress_end(&s->training->progress);
+        gw_cli_metrics_write(&s->training->metrics, s->run);
     }
     return status == GW_OK ? end(s, done, stopped, why) : status;
 }

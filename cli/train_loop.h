@@ -5,6 +5,7 @@
 #include <stdatomic.h>
 
 #include "train_checkpoint.h"
+#include "train_metrics.h"
 #include "train_plan.h"
 #include "train_progress.h"
 
@@ -15,6 +16,7 @@ typedef struct gw_cli_training {
     bool resumed; /* there is a checkpoint to go on from, of so many steps: */
     uint64_t first_step;
     gw_cli_progress progress;
+    gw_cli_metrics metrics;
     atomic_int *stop;              /* not 0: a signal came */
     const gw_cli_train_plan *plan; /* NULL: none */
     const char *profile;           /* where the job goes; NULL: nowhere */

@@ -27,7 +27,7 @@ static const gw_cli_option OPTIONS[] = {
      "the same in passes over the data (4; lstm 3)"},
     {"seed", 0, GW_CLI_U64, offsetof(values, seed), "N", "of weights, order and rounding (1)"},
     {"codec", 'c', GW_CLI_TEXT, offsetof(values, spec), "SPEC",
-     "codec of the gradients and its settings (dense)"},
+     "codec of the gradients and its settings, or auto (dense)"},
     {"route", 0, GW_CLI_TEXT, offsetof(values, route), "R",
      "their route, name or steps (what suits the codec)"},
     {"adapt", 0, GW_CLI_TEXT, offsetof(values, adapt), "F,...",
@@ -40,6 +40,8 @@ static const gw_cli_option OPTIONS[] = {
      "codec and route of every tensor, as `gradwire plan -o` wrote them"},
     {"profile", 0, GW_CLI_TEXT, offsetof(values, profile), "FILE",
      "write when gradients were ready: a JOB for `gradwire plan`"},
+    {"metrics", 0, GW_CLI_TEXT, offsetof(values, metrics), "FILE",
+     "keep the run's figures there for Prometheus, in its text format"},
     {"link", 0, GW_CLI_RATE, offsetof(values, link), "RATE",
      "of each node, each way: 1gbit, 200mbit; 0 no limit (0)"},
     {"latency", 0, GW_CLI_TIME, offsetof(values, latency), "T", "of that link: 1ms, 50us (0)"},
@@ -79,6 +81,8 @@ static const gw_cli_page PAGE = {
         "Trains a network on real data, data-parallel: every rank its own examples, gradients\n"
         "compressed on the way. Ranks are threads joined by a virtual link; as gradwire-mpi under\n"
         "mpirun they are MPI processes. Leaves a run folder: run.json and a checkpoint.\n"
+        "-c auto measures a few steps, plans codec and route of every layer, and again when\n"
+        "times, errors or the loss change: docs/auto.md.\n"
         "Ctrl-C ends after the step under way, with a checkpoint and the table of what is there,\n"
         "exit status 130; a second one kills. More: docs/train.md.",
     .example =
@@ -86,6 +90,7 @@ static const gw_cli_page PAGE = {
         "  gradwire train --link 200mbit --latency 1ms --target 90% \\\n"
         "      --compare dense,cast:to=bf16,natural:bits=8,adacomp\n"
         "  gradwire train --compare dither:bits=4,adapt/dither:bits=4\n"
+        "  gradwire train --link 200mbit --latency 1ms --compare dense,dither:bits=4,auto\n"
         "  gradwire train --profile cnn.json && gradwire plan cnn.json --nodes 4 --link 1gbit \\\n"
         "      -c natural:bits=8 -o plan.json && gradwire train --plan plan.json\n"
         "  gradwire train --resume runs/20260131-120000-cnn-dense",

@@ -22,6 +22,12 @@ typedef struct gw_cli_field {
     size_t offset;
 } gw_cli_field;
 
+/* GW_CLI_FIELD(type, key, COUNT): the field of the record `type` that is called as its key. */
+#define GW_CLI_FIELD(type, key, kind)                                                              \
+    {                                                                                              \
+#        key, GW_CLI_FIELD_##kind, offsetof(type, key)                                             \
+    }
+
 typedef struct gw_cli_fields {
     const gw_cli_field *items;
     size_t count;
@@ -36,6 +42,13 @@ const gw_cli_field *gw_cli_record_differs(const gw_cli_fields *fields, const voi
                                           const void *b);
 /* A field's value in words. */
 void gw_cli_record_text(const gw_cli_field *field, const void *record, char *text, size_t size);
+
+/* Arrays of records, `size` bytes each. Room for one more behind n, doubling at powers of two; false: no memory. */
+bool gw_cli_records_grow(void **items, size_t n, size_t size);
+json_t *gw_cli_records_json(const gw_cli_fields *fields, const void *items, size_t n, size_t size);
+/* root[key], each with `more` keys beside. *items is to be freed in any case, *n of them were begun; the rest is zeros. */
+gw_status gw_cli_records_read(const json_t *root, const char *key, const gw_cli_fields *fields,
+                              size_t more, size_t size, void **items, size_t *n, gw_why *why);
 
 /* Words of a failure. */
 gw_status gw_cli_train_fail(gw_why *why, gw_status status, const char *format, ...)

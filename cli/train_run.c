@@ -4,21 +4,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Room for one more of `size` bytes behind n, doubling at powers of two. */
-static bool grow(void **items, size_t n, size_t size)
-{
-    if (n != 0 && (n & (n - 1)) != 0) {
-        return true;
-    }
-    void *more = realloc(*items, (n == 0 ? 1 : 2 * n) * size);
-    *items = more ? more : *items;
-    return more;
-}
-
 bool gw_cli_run_add_step(gw_cli_run *run, const gw_cli_run_step *step)
 {
     void *items = run->steps;
-    const bool fine = grow(&items, run->n_steps, sizeof *run->steps);
+    const bool fine = gw_cli_records_grow(&items, run->n_steps, sizeof *run->steps);
     run->steps = items;
     if (fine) {
         run->steps[run->n_steps++] = *step;
@@ -29,7 +18,7 @@ bool gw_cli_run_add_step(gw_cli_run *run, const gw_cli_run_step *step)
 bool gw_cli_run_add_test(gw_cli_run *run, const gw_cli_run_test *test)
 {
     void *items = run->tests;
-    const bool fine = grow(&items, run->n_tests, sizeof *run->tests);
+    const bool fine = gw_cli_records_grow(&items, run->n_tests, sizeof *run->tests);
     run->tests = items;
     if (fine) {
         run->tests[run->n_tests++] = *test;
@@ -41,7 +30,7 @@ gw_cli_run_sample *gw_cli_run_add_sample(gw_cli_run *run)
 {
     void *items = run->samples;
     gw_cli_run_sample sample = {.layers = calloc(run->n_layers + 1, sizeof *sample.layers)};
-    const bool fine = grow(&items, run->n_samples, sizeof *run->samples);
+    const bool fine = gw_cli_records_grow(&items, run->n_samples, sizeof *run->samples);
     run->samples = items;
     if (!fine || !sample.layers) {
         free(sample.layers);
@@ -63,6 +52,7 @@ void gw_cli_run_cut(gw_cli_run *run, uint64_t last)
         free(run->samples[--run->n_samples].layers);
     }
     gw_cli_adapt_cut(run, last);
+    gw_cli_auto_cut(run, last);
 }
 
 double gw_cli_run_seconds(const gw_cli_run *run)
@@ -80,6 +70,7 @@ void gw_cli_run_free(gw_cli_run *run)
         free(run->samples[i].layers);
     }
     gw_cli_adapt_free(run);
+    gw_cli_auto_free(run);
     free(run->layers);
     free(run->steps);
     free(run->tests);

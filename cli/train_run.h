@@ -54,6 +54,29 @@ typedef struct gw_cli_run_adapt {
     char (*specs)[192]; /* of as many layers as the run has */
 } gw_cli_run_adapt;
 
+/* How a layer travels. Read: the words lie in the JSON; else in the texts. */
+typedef struct gw_cli_run_travel {
+    const char *spec, *route; /* "dense" where nothing is coded */
+    char spec_text[192], route_text[GW_ROUTE_TEXT];
+} gw_cli_run_travel;
+
+/* A decision of `auto`; steps count from 1, numbers that are not known are NaN. */
+typedef struct gw_cli_run_auto {
+    uint64_t step, bound_at, bytes;
+    double predicted_seconds, dense_seconds, bound_seconds, half_seconds, double_seconds;
+    double alpha, budget, error, noise_ratio, link_bytes_per_second, latency_seconds;
+    double dense_bytes, measure_seconds, solve_seconds, waited;
+    const char *reason, *outcome, *words;
+    bool own_words;            /* to be freed */
+    gw_cli_run_travel *layers; /* of as many as the run has */
+} gw_cli_run_auto;
+
+/* What `auto` saw in a window of steps; `step` is its last, what is not known is NaN. */
+typedef struct gw_cli_run_watch {
+    uint64_t step;
+    double measured_seconds, predicted_seconds, error, budget, noise_ratio, loss;
+} gw_cli_run_watch;
+
 /* Starts zeroed. */
 typedef struct gw_cli_run {
     char folder[GW_CLI_RUN_PATH];
@@ -72,6 +95,10 @@ typedef struct gw_cli_run {
     size_t n_samples;
     gw_cli_run_adapt *adapt;
     size_t n_adapt;
+    gw_cli_run_auto *decisions; /* `auto` of run.json */
+    size_t n_decisions;
+    gw_cli_run_watch *watch;
+    size_t n_watch;
     json_t *read; /* words of a run that was read lie in it */
 } gw_cli_run;
 
@@ -93,6 +120,13 @@ void gw_cli_adapt_cut(gw_cli_run *run, uint64_t last);
 void gw_cli_adapt_free(gw_cli_run *run);
 json_t *gw_cli_adapt_json(const gw_cli_run *run);
 gw_status gw_cli_adapt_read(gw_cli_run *run, const json_t *root, gw_why *why);
+
+bool gw_cli_run_is_auto(const gw_cli_run *run); /* its spec says so */
+/* The same for `auto` and `watch`. */
+void gw_cli_auto_cut(gw_cli_run *run, uint64_t last);
+void gw_cli_auto_free(gw_cli_run *run);
+bool gw_cli_auto_json(const gw_cli_run *run, json_t *root); /* sets both; false: no memory */
+gw_status gw_cli_auto_read(gw_cli_run *run, const json_t *root, gw_why *why);
 
 json_t *gw_cli_run_json(const gw_cli_run *run); /* NULL: no memory */
 /* run.json of run->folder, beside and renamed. */

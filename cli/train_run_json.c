@@ -87,25 +87,13 @@ static const gw_cli_fields PART = FIELDS(PART_FIELDS);
 
 /* ---- out ---- */
 
-static json_t *array_of(const gw_cli_fields *fields, const void *items, size_t n, size_t size)
-{
-    json_t *array = json_array();
-    for (size_t i = 0; array && i < n; i++) {
-        const void *one = (const char *)items + i * size;
-        if (json_array_append_new(array, gw_cli_record_json(fields, one)) != 0) {
-            json_decref(array);
-            array = NULL;
-        }
-    }
-    return array;
-}
-
 static json_t *samples_of(const gw_cli_run *run)
 {
-    json_t *array = array_of(&SAMPLE, run->samples, run->n_samples, sizeof *run->samples);
+    json_t *array =
+        gw_cli_records_json(&SAMPLE, run->samples, run->n_samples, sizeof *run->samples);
     for (size_t i = 0; array && i < run->n_samples; i++) {
-        json_t *parts =
-            array_of(&PART, run->samples[i].layers, run->n_layers, sizeof *run->samples[i].layers);
+        json_t *parts = gw_cli_records_json(&PART, run->samples[i].layers, run->n_layers,
+                                            sizeof *run->samples[i].layers);
         if (json_object_set_new(json_array_get(array, i), "layers", parts) != 0) {
             json_decref(array);
             array = NULL;
@@ -116,16 +104,18 @@ static json_t *samples_of(const gw_cli_run *run)
 
 json_t *gw_cli_run_json(const gw_cli_run *run)
 {
-    json_t *all = json_pack(
-        "{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "format", FORMAT, "gradwire",
-        gw_version_string(), "started", run->started, "state", run->state, "config",
-        gw_cli_record_json(&GW_CLI_RUN_CONFIG, &run->config), "weights",
-        gw_cli_json_count(run->weights), "layers",
-        array_of(&LAYER, run->layers, run->n_layers, sizeof *run->layers), "steps",
-        array_of(&STEP, run->steps, run->n_steps, sizeof *run->steps), "tests",
-        array_of(&TEST, run->tests, run->n_tests, sizeof *run->tests), "samples", samples_of(run));
-    if (all && gw_cli_run_adapts(run) &&
-        json_object_set_new(all, "adapt", gw_cli_adapt_json(run)) != 0) {
+    json_t *all =
+        json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "format", FORMAT,
+                  "gradwire", gw_version_string(), "started", run->started, "state", run->state,
+                  "config", gw_cli_record_json(&GW_CLI_RUN_CONFIG, &run->config), "weights",
+                  gw_cli_json_count(run->weights), "layers",
+                  gw_cli_records_json(&LAYER, run->layers, run->n_layers, sizeof *run->layers),
+                  "steps", gw_cli_records_json(&STEP, run->steps, run->n_steps, sizeof *run->steps),
+                  "tests", gw_cli_records_json(&TEST, run->tests, run->n_tests, sizeof *run->tests),
+                  "samples", samples_of(run));
+    if (all && ((gw_cli_run_adapts(run) &&
+                 json_object_set_new(all, "adapt", gw_cli_adapt_json(run)) != 0) ||
+                (gw_cli_run_is_auto(run) && !gw_cli_auto_json(run, all)))) {
         json_decref(all);
         return NULL;
     }
@@ -155,46 +145,18 @@ gw_status gw_cli_run_write(const gw_cli_run *run, gw_why *why)
 
 /* ---- in ---- */
 
-static gw_status read_array(const json_t *root, const char *key, const gw_cli_fields *fields,
-                            size_t more, size_t size, void **items, size_t *n, gw_why *why)
-{
-    const json_t *array = json_object_get(root, key);
-    *items = NULL;
-    if (!json_is_array(array)) {
-        return gw_cli_train_fail(why, GW_ERR_CORRUPT, "run.json: '%s' is not an array", key);
-    }
-    const size_t count = json_array_size(array);
-    /* a power of two, as growing wants it */
-    size_t room = 1;
-    while (room < count + 1) {
-        room *= 2;
-    }
-    *items = calloc(room, size);
-    if (!*items) {
-        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to read run.json");
-    }
-    gw_status status = GW_OK;
-    for (size_t i = 0; i < count && status == GW_OK; i++) {
-        char where[64];
-        (void)snprintf(where, sizeof where, "run.json: %s[%zu]", key, i);
-        status = gw_cli_record_read(fields, json_array_get(array, i), more, where,
-                                    (char *)*items + i * size, why);
-        *n = i + 1;
-    }
-    return status;
-}
-
 static gw_status read_samples(gw_cli_run *run, const json_t *root, gw_why *why)
 {
     void *items = NULL;
-    gw_status status =
-        read_array(root, "samples", &SAMPLE, 1, sizeof *run->samples, &items, &run->n_samples, why);
+    gw_status status = gw_cli_records_read(root, "samples", &SAMPLE, 1, sizeof *run->samples,
+                                           &items, &run->n_samples, why);
     run->samples = items;
     for (size_t i = 0; run->samples && i < run->n_samples && status == GW_OK; i++) {
         const json_t *one = json_array_get(json_object_get(root, "samples"), i);
         size_t n = 0;
         void *parts = NULL;
-        status = read_array(one, "layers", &PART, 0, sizeof *run->samples->layers, &parts, &n, why);
+        status = gw_cli_records_read(one, "layers", &PART, 0, sizeof *run->samples->layers, &parts,
+                                     &n, why);
         run->samples[i].layers = parts;
         if (status == GW_OK && n != run->n_layers) {
             status = gw_cli_train_fail(why, GW_ERR_CORRUPT,
@@ -220,17 +182,17 @@ static gw_status check_steps(const gw_cli_run *run, gw_why *why)
 static gw_status read_arrays(gw_cli_run *run, const json_t *root, gw_why *why)
 {
     void *items = NULL;
-    gw_status status =
-        read_array(root, "layers", &LAYER, 0, sizeof *run->layers, &items, &run->n_layers, why);
+    gw_status status = gw_cli_records_read(root, "layers", &LAYER, 0, sizeof *run->layers, &items,
+                                           &run->n_layers, why);
     run->layers = items;
     if (status == GW_OK) {
-        status =
-            read_array(root, "steps", &STEP, 0, sizeof *run->steps, &items, &run->n_steps, why);
+        status = gw_cli_records_read(root, "steps", &STEP, 0, sizeof *run->steps, &items,
+                                     &run->n_steps, why);
         run->steps = items;
     }
     if (status == GW_OK) {
-        status =
-            read_array(root, "tests", &TEST, 0, sizeof *run->tests, &items, &run->n_tests, why);
+        status = gw_cli_records_read(root, "tests", &TEST, 0, sizeof *run->tests, &items,
+                                     &run->n_tests, why);
         run->tests = items;
     }
     if (status == GW_OK) {
@@ -238,6 +200,9 @@ static gw_status read_arrays(gw_cli_run *run, const json_t *root, gw_why *why)
     }
     if (status == GW_OK) {
         status = gw_cli_adapt_read(run, root, why);
+    }
+    if (status == GW_OK) {
+        status = gw_cli_auto_read(run, root, why);
     }
     return status == GW_OK ? check_steps(run, why) : status;
 }
@@ -263,17 +228,19 @@ static gw_status read_root(gw_cli_run *run, const json_t *root, gw_why *why)
     }
     const json_t *weights = json_object_get(root, "weights");
     const json_t *error = json_object_get(root, "error");
-    const size_t keys =
-        10 + (error ? 1u : 0u) + (json_object_get(root, "adapt") ? 1u : 0u); /* known here */
-    if (!run->state || !json_is_integer(weights) || (error && !json_is_string(error)) ||
-        json_object_size(root) != keys) {
+    if (!run->state || !json_is_integer(weights) || (error && !json_is_string(error))) {
         return gw_cli_train_fail(why, GW_ERR_CORRUPT,
-                                 "run.json: 'state', 'weights' or 'error' is wrong, or a key is "
-                                 "not known here");
+                                 "run.json: 'state', 'weights' or 'error' is wrong");
     }
     run->weights = (uint64_t)json_integer_value(weights);
-    return gw_cli_record_read(&GW_CLI_RUN_CONFIG, json_object_get(root, "config"), 0,
-                              "run.json: config", &run->config, why);
+    const gw_status status = gw_cli_record_read(&GW_CLI_RUN_CONFIG, json_object_get(root, "config"),
+                                                0, "run.json: config", &run->config, why);
+    const size_t keys = 10 + (error ? 1u : 0u) + (status == GW_OK && gw_cli_run_adapts(run)) +
+                        (status == GW_OK && gw_cli_run_is_auto(run) ? 2u : 0u);
+    return status == GW_OK && json_object_size(root) != keys
+               ? gw_cli_train_fail(why, GW_ERR_CORRUPT, "run.json: %zu keys, not %zu",
+                                   json_object_size(root), keys)
+               : status;
 }
 
 gw_status gw_cli_run_read(gw_cli_run *run, gw_why *why)

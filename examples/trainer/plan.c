@@ -36,6 +36,10 @@ gw_status plan_param(const plan_config *config, const param *p, planned *out, gw
     if (status != GW_OK || config->spec == NULL || strcmp(config->spec, "dense") == 0) {
         return status;
     }
+    if (gw_auto_spec_is(config->spec)) { /* nothing is compressed until it has seen some steps */
+        gw_auto_spec automatic;
+        return gw_auto_spec_parse(config->spec, &automatic, why);
+    }
     gw_adapt_spec spec;
     gw_route route = {0};
     const int adapts = gw_adapt_spec_is(config->spec);
@@ -198,9 +202,12 @@ gw_status plan_make(const plan_config *config, const model *m, wire_plan *out, g
 
 gw_status plan_adapt(const plan_config *config, gw_step *step, gw_why *why)
 {
-    const int adapts =
-        config->entries == NULL && config->spec != NULL && gw_adapt_spec_is(config->spec);
-    return adapts ? gw_step_adapt_begin_spec(step, config->spec, why) : GW_OK;
+    if (config->entries != NULL || config->spec == NULL) {
+        return GW_OK;
+    }
+    return gw_adapt_spec_is(config->spec)  ? gw_step_adapt_begin_spec(step, config->spec, why)
+           : gw_auto_spec_is(config->spec) ? gw_step_auto_begin_spec(step, config->spec, why)
+                                           : GW_OK;
 }
 
 gw_status plan_add(const wire_plan *p, const model *m, gw_step *step, uint32_t first, gw_why *why)

@@ -16,7 +16,8 @@ typedef struct plan_entry {
 } plan_entry;
 
 typedef struct plan_config {
-    const char *spec; /* a codec's, or step_adapt.h's; NULL or "dense": nothing is compressed */
+    const char *
+        spec; /* a codec's, or step_adapt.h's or step_auto.h's; NULL or "dense": nothing is compressed */
     const char *
         route; /* NULL: sum for codecs with rounds, gather for those that want feedback, else sra */
     /* Params of fewer elements stay as they are; give the step the same number, which sends them together. Biases
@@ -57,7 +58,7 @@ gw_status plan_param(const plan_config *config, const param *p, planned *out, gw
 gw_status plan_make(const plan_config *config, const model *m, wire_plan *out, gw_why *why);
 /* Adds the layers to `step`, which has `first` layers already, and plans them. */
 gw_status plan_add(const wire_plan *p, const model *m, gw_step *step, uint32_t first, gw_why *why);
-/* Begins to choose levels, if the spec says so; all ranks, after the plan is agreed. */
+/* Begins to choose levels, or all, if the spec says so; all ranks, after the plan is agreed. */
 gw_status plan_adapt(const plan_config *config, gw_step *step, gw_why *why);
 
 #endif

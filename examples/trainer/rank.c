@@ -264,6 +264,7 @@ gw_status rank_step(rank *r, rank_stats *stats, gw_why *why)
     for (size_t i = 0; i < r->plan.n_layers; i++) {
         move_members(r, &r->plan.layers[i], 1);
     }
+    (void)gw_step_auto_loss(r->step, (double)r->said[SAID_LOSS]); /* if it wants to know */
     const double arrived = now();
     if (result.non_finite == 0) {
         optimiser_step(&r->optimiser, result.number, r->config.steps, r->model->weights,

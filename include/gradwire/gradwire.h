@@ -19,6 +19,7 @@
 #include "gradwire/route.h"      /* how a tensor goes from mine to the sum over all ranks */
 #include "gradwire/step.h"       /* a training step: post and wait */
 #include "gradwire/step_adapt.h" /* levels chosen again during training */
+#include "gradwire/step_auto.h"  /* error and time in one plan, followed through training */
 #include "gradwire/threads.h"    /* ranks that are threads of one process */
 
 #endif

@@ -1,6 +1,6 @@
 /* The timetable of choosing during training, and what ranks tell each other. Everything here runs between steps, on the
  * caller's thread. */
-#include "step/adapt.h"
+#include "step/auto.h"
 
 #include "base/numeric.h"
 #include "base/pages.h"
@@ -42,7 +42,7 @@ static gw_status arrive(gw_step_adapt *a, gw_why *why)
 
 uint64_t gw_step_adapt_bound(const gw_step_adapt *a)
 {
-    return a->window + 2 * a->lag;
+    return a->window + a->lag + a->rest;
 }
 
 void gw_step_adapt_resume(gw_step_adapt *a, uint64_t number, int live)
@@ -52,12 +52,13 @@ void gw_step_adapt_resume(gw_step_adapt *a, uint64_t number, int live)
     a->solve = a->solved = 0;
     (void)pthread_mutex_unlock(&a->lock);
     a->live = live;
+    a->start = number;
     a->waited = 0;
     memset(a->own, 0, a->table * sizeof *a->own);
     a->next = (gw_step_decision){.step = number, .bound_at = number + gw_step_adapt_bound(a) + 1};
 }
 
-static gw_status send_tables(gw_step_adapt *a, gw_why *why)
+gw_status gw_step_adapt_send(gw_step_adapt *a, gw_why *why)
 {
     a->waited |= (uint32_t)gw_step_adapt_idle(a);
     a->own[GW_TABLE_WAITED] = a->waited;
@@ -65,9 +66,10 @@ static gw_status send_tables(gw_step_adapt *a, gw_why *why)
 }
 
 /* Means over ranks, summed in their order. */
-static gw_status take_tables(gw_step_adapt *a, gw_why *why)
+gw_status gw_step_adapt_take(gw_step_adapt *a, gw_why *why)
 {
-    gw_status status = a->request == NULL ? send_tables(a, why) : GW_OK; /* resumed in between */
+    gw_status status =
+        a->request == NULL ? gw_step_adapt_send(a, why) : GW_OK; /* resumed in between */
     status = status == GW_OK ? arrive(a, why) : status;
     if (status != GW_OK) {
         return status;
@@ -86,22 +88,20 @@ static gw_status take_tables(gw_step_adapt *a, gw_why *why)
             seconds > a->next.measure_seconds ? seconds : a->next.measure_seconds;
     }
     gw_fp_leave(caller);
-    gw_step_adapt_ask(a);
     return GW_OK;
 }
 
 /* What ranks tell each other before a choice binds. */
-enum { SAID_CHECKSUM, SAID_WAITED, SAID_SECONDS, SAID };
+enum { SAID_CHECKSUM, SAID_WAITED, SAID_SECONDS, SAID_MORE, SAID = SAID_MORE + 2 };
 
-static gw_status compare(gw_step_adapt *a, gw_why *why)
+gw_status gw_step_adapt_compare(gw_step_adapt *a, uint64_t checksum, gw_why *why)
 {
     const gw_comm *comm = a->step->side;
-    const uint64_t checksum =
-        gw_payload_hash(a->chosen, a->n * sizeof *a->chosen, a->hash ^ a->next.step);
     double own[SAID] = {0};
     memcpy(&own[SAID_CHECKSUM], &checksum, sizeof checksum);
     own[SAID_WAITED] = a->waited;
     own[SAID_SECONDS] = a->next.solve_seconds;
+    memcpy(own + SAID_MORE, a->more, sizeof a->more);
     gw_status status = post(a, own, sizeof own, a->said, why);
     status = status == GW_OK ? arrive(a, why) : status;
     for (uint32_t r = 0; r < comm->ranks && status == GW_OK; r++) {
@@ -110,15 +110,22 @@ static gw_status compare(gw_step_adapt *a, gw_why *why)
         memcpy(&theirs, &said[SAID_CHECKSUM], sizeof theirs);
         memcpy(&first, &a->said[SAID_CHECKSUM], sizeof first);
         if (theirs != first) {
-            status = GW_FAIL(why, GW_ERR_DISAGREE,
-                             "adapt: of the gradients of step %llu rank %u chose other levels than "
-                             "rank 0",
-                             (unsigned long long)a->next.step, r);
+            status =
+                GW_FAIL(why, GW_ERR_DISAGREE,
+                        "%s: of the gradients of step %llu rank %u chose other levels than "
+                        "rank 0",
+                        a->over != NULL ? "auto" : "adapt", (unsigned long long)a->next.step, r);
             break;
         }
         a->next.waited += said[SAID_WAITED] != 0;
         a->next.solve_seconds =
             said[SAID_SECONDS] > a->next.solve_seconds ? said[SAID_SECONDS] : a->next.solve_seconds;
+    }
+    for (uint32_t r = comm->ranks; r-- > 0 && status == GW_OK;) {
+        for (int i = 0; i < 2; i++) {
+            const double said = a->said[(size_t)r * SAID + SAID_MORE + (size_t)i];
+            a->more[i] = said == said ? said : a->more[i];
+        }
     }
     if (status == GW_ERR_DISAGREE) { /* all ranks see it: an abort could only overtake the words */
         (void)pthread_mutex_lock(&a->step->lock);
@@ -141,7 +148,9 @@ gw_status gw_step_adapt_plan(gw_step_adapt *a, uint32_t place, uint32_t level, g
 static gw_status bind(gw_step_adapt *a, gw_why *why)
 {
     a->waited |= (uint32_t)gw_step_adapt_idle(a);
-    gw_status status = compare(a, why);
+    const uint64_t checksum =
+        gw_payload_hash(a->chosen, a->n * sizeof *a->chosen, a->hash ^ a->next.step);
+    gw_status status = gw_step_adapt_compare(a, checksum, why);
     for (uint32_t i = 0; i < a->n && status == GW_OK; i++) {
         const double norm = a->mean[a->layers[i].at];
         a->norms[i] = norm == norm ? norm : a->norms[i];
@@ -164,6 +173,9 @@ static gw_status bind(gw_step_adapt *a, gw_why *why)
 gw_status gw_step_adapt_go_on(gw_step *s, uint64_t number, gw_why *why)
 {
     gw_step_adapt *a = s->adapt;
+    if (a->over != NULL) {
+        return gw_step_auto_go_on(a->over, number, why);
+    }
     const uint64_t offset = number % a->config.every;
     if (offset == 0) {
         gw_step_adapt_resume(a, number, 1);
@@ -175,10 +187,14 @@ gw_status gw_step_adapt_go_on(gw_step *s, uint64_t number, gw_why *why)
         gw_step_adapt_hand(a, offset + 1);
     }
     if (offset == a->window - 1 + a->lag) {
-        return send_tables(a, why);
+        return gw_step_adapt_send(a, why);
     }
     if (offset == a->window + a->lag) {
-        return take_tables(a, why);
+        const gw_status status = gw_step_adapt_take(a, why);
+        if (status == GW_OK) {
+            gw_step_adapt_ask(a);
+        }
+        return status;
     }
     return offset == gw_step_adapt_bound(a) ? bind(a, why) : GW_OK;
 }
@@ -222,12 +238,15 @@ void gw_step_adapt_end(gw_step *s)
         free(a->layers[i].routes);
         free(a->layers[i].bytes);
     }
-    void *const all[] = {a->layers,   a->place_of, a->own,           a->all,  a->mean,
-                         a->norms,    a->sizes,    a->chosen,        a->said, a->copies,
-                         a->families, a->schedule, a->workspace.data};
+    void *const all[] = {
+        a->layers,         a->place_of,     a->own,           a->all,
+        a->mean,           a->norms,        a->sizes,         a->chosen,
+        a->said,           a->copies,       a->families,      a->schedule,
+        a->workspace.data, a->trial.values, a->trial.payload, a->trial.workspace.data};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         free(all[i]);
     }
+    gw_step_auto_end(a->over);
     (void)pthread_cond_destroy(&a->changed);
     (void)pthread_mutex_destroy(&a->lock);
     free(a);

@@ -19,6 +19,7 @@ typedef struct gw_adapted {
     uint32_t layer;
     uint32_t share; /* step of the window in which it is copied */
     uint32_t n, uniform, milder, level;
+    uint32_t coded; /* of the n, the last: measured by coding, there is no table of them */
     gw_params *levels;
     gw_route *routes; /* of each level */
     uint64_t *bytes;  /* that rank 0 sends */
@@ -29,8 +30,11 @@ typedef struct gw_adapted {
 /* A table begins with these. */
 enum { GW_TABLE_STATUS, GW_TABLE_SECONDS, GW_TABLE_WAITED, GW_TABLE_LAYERS };
 
+struct gw_step_auto;
+
 typedef struct gw_step_adapt {
     gw_step *step;
+    struct gw_step_auto *over; /* what is chosen when is its affair; NULL: as above */
     gw_step_adapt_config config;
     gw_params *families;
     gw_step_alpha *schedule;
@@ -40,7 +44,9 @@ typedef struct gw_step_adapt {
     uint32_t *place_of; /* of the step's layers; UINT32_MAX: not adapted */
     uint32_t known;     /* so many are in place_of */
     uint64_t hash;      /* of levels and settings */
+    uint64_t start;     /* of the period under way */
     uint64_t window, lag;
+    uint64_t rest; /* steps to choose in */
 
     size_t table; /* numbers of one */
     double *own, *all, *mean;
@@ -51,7 +57,8 @@ typedef struct gw_step_adapt {
     uint32_t *chosen; /* levels that will bind */
     gw_step_decision next, last;
     uint64_t decisions;
-    double *said; /* of every rank, when choices are compared */
+    double *said;   /* of every rank, when choices are compared */
+    double more[2]; /* said besides; then the first that is a number, in rank order */
 
     /* guarded; the thread owns copies and `own` of shares that were handed to it, and `mean`, `chosen` and `next`
      * while it solves */
@@ -64,13 +71,34 @@ typedef struct gw_step_adapt {
     int awaited;               /* a step waits for the thread */
     float *copies;
     gw_workspace workspace; /* of measuring */
-    uint32_t waited;        /* this rank's step waited, this period */
+    struct {                /* of levels that are coded, of the largest layer */
+        float *values;
+        uint8_t *payload;
+        size_t bytes;
+        gw_workspace workspace;
+    } trial;
+    uint32_t waited; /* this rank's step waited, this period */
     /* tests only: called by the thread before a share (0) or the choice (1) */
     void (*hold)(void *context, struct gw_step_adapt *adapt, int choice);
     void *hold_context;
 } gw_step_adapt;
 
 uint64_t gw_step_adapt_bound(const gw_step_adapt *a); /* the offset of the last row above */
+/* Before the first period: settles what hangs on no levels; then, with a->layers there, copies and tables, and `more`
+ * numbers behind them; then the thread. On failure gw_step_adapt_end. */
+gw_status gw_step_adapt_open(gw_step *s, gw_step_adapt **out, gw_why *why);
+gw_status gw_step_adapt_lay_out(gw_step_adapt *a, size_t more, gw_why *why);
+gw_status gw_step_adapt_run(gw_step_adapt *a, gw_why *why);
+/* Words with the other ranks: tables, and whether all chose the same. */
+gw_status gw_step_adapt_send(gw_step_adapt *a, gw_why *why);
+gw_status gw_step_adapt_take(gw_step_adapt *a, gw_why *why);
+gw_status gw_step_adapt_compare(gw_step_adapt *a, uint64_t checksum, gw_why *why);
+/* What rank 0 sends of a layer in a step. */
+gw_status gw_step_bytes_sent(const gw_step *s, const gw_layer *l, const gw_params *level,
+                             const gw_route *route, uint64_t *bytes, gw_why *why);
+/* A layer's gradient plus residual, into its copy. */
+gw_status gw_step_adapt_keep(gw_step_adapt *a, uint32_t place, const gw_tensor *gradient,
+                             gw_why *why);
 /* The period of step `number`, from its begin; the thread is idle. */
 void gw_step_adapt_resume(gw_step_adapt *a, uint64_t number, int live);
 void *gw_step_adapt_thread(void *adapt);

@@ -73,8 +73,8 @@ static uint64_t headers(const gw_program *p, const gw_params *level)
 }
 
 /* What rank 0 sends of a layer in a step. */
-static gw_status bytes_sent(const gw_step *s, const gw_layer *l, const gw_params *level,
-                            const gw_route *route, uint64_t *bytes, gw_why *why)
+gw_status gw_step_bytes_sent(const gw_step *s, const gw_layer *l, const gw_params *level,
+                             const gw_route *route, uint64_t *bytes, gw_why *why)
 {
     const int coded = gw_route_encodes(route) != 0;
     const int rounds = coded && (gw_params_flags(level) & GW_CODEC_ROUNDS) != 0;
@@ -168,7 +168,7 @@ static gw_status list_levels(gw_step_adapt *a, uint32_t layer, gw_adapted *to, g
     for (uint32_t i = 0; i < n && status == GW_OK; i++) {
         status = route_of(l, &levels[i], i == 0, &to->routes[i], why);
         if (status == GW_OK) {
-            status = bytes_sent(a->step, l, &levels[i], &to->routes[i], &to->bytes[i], why);
+            status = gw_step_bytes_sent(a->step, l, &levels[i], &to->routes[i], &to->bytes[i], why);
         }
     }
     if (status != GW_OK) {
@@ -219,7 +219,7 @@ static gw_status list_layers(gw_step_adapt *a, gw_why *why)
 /* ---- memory ---- */
 
 /* Places in the table, copies and which step of the window makes them: equal shares, as far as layers allow. */
-static gw_status lay_out(gw_step_adapt *a, gw_why *why)
+static gw_status lay_out(gw_step_adapt *a, size_t more, gw_why *why)
 {
     uint64_t elements = 0, at = 0;
     size_t workspace = 0;
@@ -236,7 +236,8 @@ static gw_status lay_out(gw_step_adapt *a, gw_why *why)
         gw_adapted *l = &a->layers[i];
         const uint64_t count = a->step->layers[l->layer].elements;
         size_t bytes = 0;
-        const gw_status status = gw_adapt_measure_workspace(l->levels, l->n, count, &bytes);
+        const gw_status status =
+            gw_adapt_measure_workspace(l->levels, l->n - l->coded, count, &bytes);
         if (status != GW_OK) {
             return GW_FAIL(why, status, "adapt: the levels of layer '%.100s' cannot be measured",
                            a->step->layers[l->layer].name);
@@ -248,6 +249,7 @@ static gw_status lay_out(gw_step_adapt *a, gw_why *why)
         at += count;
         a->table += 1 + (size_t)l->n;
     }
+    a->table += more;
     a->workspace = (gw_workspace){malloc(workspace + 1), workspace};
     return a->workspace.data != NULL ? GW_OK
                                      : GW_FAIL(why, GW_ERR_MEMORY, "no memory to measure errors");
@@ -319,7 +321,7 @@ static gw_status keep_config(gw_step_adapt *a, const gw_step_adapt_config *c, gw
         a->config.milder = &a->milder;
     }
     const uint64_t tenth = c->every / 10;
-    a->window = a->lag = tenth < 1 ? 1 : tenth > 10 ? 10 : tenth;
+    a->window = a->lag = a->rest = tenth < 1 ? 1 : tenth > 10 ? 10 : tenth;
     return GW_OK;
 }
 
@@ -354,6 +356,12 @@ static uint64_t hash_of(const gw_step_adapt *a)
     return hash;
 }
 
+gw_status gw_step_adapt_run(gw_step_adapt *a, gw_why *why)
+{
+    a->has_thread = pthread_create(&a->thread, NULL, gw_step_adapt_thread, a) == 0;
+    return a->has_thread ? GW_OK : GW_FAIL(why, GW_ERR_SYSTEM, "cannot start a thread");
+}
+
 /* All ranks with the default, by the same settings. */
 static gw_status start(gw_step_adapt *a, gw_why *why)
 {
@@ -367,11 +375,27 @@ static gw_status start(gw_step_adapt *a, gw_why *why)
     if (status == GW_OK) {
         status = gw_step_agree(s, why);
     }
-    if (status == GW_OK) {
-        a->has_thread = pthread_create(&a->thread, NULL, gw_step_adapt_thread, a) == 0;
-        status = a->has_thread ? GW_OK : GW_FAIL(why, GW_ERR_SYSTEM, "cannot start a thread");
+    return status == GW_OK ? gw_step_adapt_run(a, why) : status;
+}
+
+gw_status gw_step_adapt_open(gw_step *s, gw_step_adapt **out, gw_why *why)
+{
+    gw_step_adapt *a = calloc(1, sizeof *a);
+    if (a == NULL) {
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for adapt");
     }
-    return status;
+    a->step = s;
+    s->adapt = *out = a;
+    (void)pthread_mutex_init(&a->lock, NULL);
+    (void)pthread_cond_init(&a->changed, NULL);
+    gw_comm *world = s->config.comm;
+    return s->side == NULL ? world->table->split(world, 0, world->rank, &s->side, why) : GW_OK;
+}
+
+gw_status gw_step_adapt_lay_out(gw_step_adapt *a, size_t more, gw_why *why)
+{
+    const gw_status status = lay_out(a, more, why);
+    return status == GW_OK ? allocate(a, why) : status;
 }
 
 gw_status gw_step_adapt_begin(gw_step *s, const gw_step_adapt_config *config, gw_why *why)
@@ -383,16 +407,11 @@ gw_status gw_step_adapt_begin(gw_step *s, const gw_step_adapt_config *config, gw
     if (status != GW_OK) {
         return status;
     }
-    gw_step_adapt *a = calloc(1, sizeof *a);
+    gw_step_adapt *a = NULL;
+    status = gw_step_adapt_open(s, &a, why);
     if (a == NULL) {
-        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for adapt");
+        return status;
     }
-    a->step = s;
-    s->adapt = a;
-    (void)pthread_mutex_init(&a->lock, NULL);
-    (void)pthread_cond_init(&a->changed, NULL);
-    gw_comm *world = s->config.comm;
-    status = s->side == NULL ? world->table->split(world, 0, world->rank, &s->side, why) : GW_OK;
     if (status == GW_OK) {
         status = keep_config(a, config, why);
     }
@@ -400,10 +419,7 @@ gw_status gw_step_adapt_begin(gw_step *s, const gw_step_adapt_config *config, gw
         status = list_layers(a, why);
     }
     if (status == GW_OK) {
-        status = lay_out(a, why);
-    }
-    if (status == GW_OK) {
-        status = allocate(a, why);
+        status = gw_step_adapt_lay_out(a, 0, why);
     }
     if (status == GW_OK) {
         a->hash = hash_of(a);

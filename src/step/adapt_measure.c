@@ -1,6 +1,6 @@
 /* The thread beside training: what each level would lose of the copies, then which level each layer gets. It never
  * talks to other ranks. */
-#include "step/adapt.h"
+#include "step/auto.h"
 
 #include "base/numeric.h"
 #include "base/turn.h"
@@ -18,12 +18,22 @@
 gw_status gw_step_adapt_copy(gw_step *s, uint32_t layer, const gw_tensor *gradient, gw_why *why)
 {
     gw_step_adapt *a = s->adapt;
-    const uint64_t offset = s->number % a->config.every;
     const uint32_t place = layer < a->known ? a->place_of[layer] : UINT32_MAX;
+    if (a->over != NULL) {
+        return gw_step_auto_seen(a->over, layer, place, gradient, why);
+    }
+    const uint64_t offset = s->number % a->config.every;
     if (place == UINT32_MAX || a->layers[place].share != offset || (offset != 0 && !a->live)) {
         return GW_OK;
     }
-    const gw_layer *l = &s->layers[layer];
+    return gw_step_adapt_keep(a, place, gradient, why);
+}
+
+gw_status gw_step_adapt_keep(gw_step_adapt *a, uint32_t place, const gw_tensor *gradient,
+                             gw_why *why)
+{
+    gw_step *s = a->step;
+    const gw_layer *l = &s->layers[a->layers[place].layer];
     float *copy = a->layers[place].copy;
     if (gw_step_on_device(s)) {
         const gw_status status = gw_device_read(s, l, gradient, copy, why);
@@ -49,6 +59,33 @@ gw_status gw_step_adapt_copy(gw_step *s, uint32_t layer, const gw_tensor *gradie
 
 /* ---- tables ---- */
 
+/* The norm of what a level without a table loses, of coding once. */
+static gw_status measure_coded(const gw_step_adapt *a, const gw_adapted *l, uint32_t level,
+                               double *error, gw_why *why)
+{
+    const gw_params *params = &l->levels[level];
+    const gw_stream stream = {.seed = a->step->config.seed,
+                              .step = a->start,
+                              .tensor = l->layer,
+                              .rank = a->step->config.comm->rank};
+    const gw_exec exec = {.isa = a->step->config.isa, .workspace = a->trial.workspace};
+    const gw_tensor in = {l->copy, (size_t)a->step->layers[l->layer].elements, GW_F32};
+    gw_tensor out = {a->trial.values, in.count, GW_F32};
+    size_t written = 0;
+    gw_status status =
+        gw_encode(params, &exec, &stream, &in, a->trial.payload, a->trial.bytes, &written, NULL);
+    if (status == GW_OK) {
+        status = gw_decode(params, &exec, a->trial.payload, written, GW_SET, &out, why);
+    }
+    double squared = 0;
+    for (size_t i = 0; i < in.count && status == GW_OK; i++) {
+        const double lost = (double)l->copy[i] - (double)a->trial.values[i];
+        squared += lost * lost;
+    }
+    *error = sqrt(squared);
+    return status;
+}
+
 static gw_status measure_layer(gw_step_adapt *a, const gw_adapted *l, gw_why *why)
 {
     double *to = a->own + l->at;
@@ -57,8 +94,11 @@ static gw_status measure_layer(gw_step_adapt *a, const gw_adapted *l, gw_why *wh
     const gw_tensor in = {l->copy, (size_t)a->step->layers[l->layer].elements, GW_F32};
     gw_status status = gw_errors_norm(&exec, &in, NULL, &squared, why);
     if (status == GW_OK) {
-        status = gw_adapt_measure(l->levels, l->n, a->config.metric, &exec, &in, NULL,
+        status = gw_adapt_measure(l->levels, l->n - l->coded, a->config.metric, &exec, &in, NULL,
                                   a->step->config.seed, to + 1, why);
+    }
+    for (uint32_t i = l->n - l->coded; i < l->n && status == GW_OK; i++) {
+        status = measure_coded(a, l, i, &to[1 + i], why);
     }
     to[0] = sqrt(squared);
     if (status == GW_ERR_RANGE) { /* a NaN or infinity: so says its mean over ranks */
@@ -283,7 +323,9 @@ void *gw_step_adapt_thread(void *adapt)
         if (a->hold != NULL) {
             a->hold(a->hold_context, a, choice);
         }
-        if (choice) {
+        if (choice && a->over != NULL) {
+            gw_step_auto_choose(a->over);
+        } else if (choice) {
             choose(a);
         } else {
             measure_share(a, share);

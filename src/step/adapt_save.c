@@ -18,7 +18,7 @@ static size_t words_of(const gw_step_adapt *a)
 
 gw_status gw_step_adapt_save_bytes(const gw_step *s, size_t *bytes, gw_why *why)
 {
-    if (s->adapt == NULL) {
+    if (s->adapt == NULL || s->adapt->over != NULL) {
         return GW_FAIL(why, GW_ERR_STATE, "adapt was not begun");
     }
     *bytes = 8 * words_of(s->adapt);
@@ -120,7 +120,7 @@ static const uint8_t *get_numbers(const uint8_t *from, double *numbers, size_t n
 gw_status gw_step_adapt_load(gw_step *s, const void *bytes, size_t size, gw_why *why)
 {
     gw_step_adapt *a = s->adapt;
-    if (a == NULL || bytes == NULL || s->posted != 0) {
+    if (a == NULL || a->over != NULL || bytes == NULL || s->posted != 0) {
         return GW_FAIL(why, GW_ERR_STATE, "adapt's state is loaded between steps, after begin");
     }
     const uint8_t *from = bytes;

@@ -185,7 +185,9 @@ static int ready(gw_step *s, const gw_task *t)
 {
     int all = 1;
     (void)pthread_mutex_lock(&s->lock);
-    if (t->fusion == UINT32_MAX) {
+    if (s->held && s->posted < s->n_layers) {
+        all = 0;
+    } else if (t->fusion == UINT32_MAX) {
         all = s->layers[t->layer].posted;
     } else {
         const gw_fusion *f = &s->fusions[t->fusion];

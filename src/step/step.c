@@ -388,6 +388,7 @@ static void close_step(gw_step *s, gw_step_result *result)
         s->lanes[i].begun = 0;
     }
     s->posted = s->arrived = 0;
+    s->bad_layers = r.non_finite;
     s->number++;
     if (result != NULL) {
         *result = r;
@@ -401,6 +402,7 @@ gw_status gw_step_wait_layers(gw_step *s, const uint32_t *layers, size_t n, gw_w
     }
     (void)pthread_mutex_lock(&s->lock);
     gw_status status = s->status;
+    s->held = 0; /* the caller may post no more before these are there */
     for (size_t i = 0; i < n && status == GW_OK; i++) {
         if (layers[i] >= s->n_layers) {
             status = GW_ERR_ARG;

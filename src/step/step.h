@@ -87,6 +87,8 @@ struct gw_step {
     gw_step_lane lanes[GW_STEP_MAX_LANES];
     uint32_t n_lanes;
     struct gw_step_adapt *adapt; /* NULL: levels stay as they are planned */
+    int held;                    /* exchanges begin when all layers are posted; guarded */
+    uint32_t bad_layers;         /* of the last step: that arrived non-finite */
     gw_comm *side;               /* adapt's own group */
     struct {                     /* for rel_error */
         float *values, *input;   /* input: of gradients on a device */

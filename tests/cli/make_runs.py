@@ -112,6 +112,74 @@ def make(model="cnn", spec="dense", seed=1, steps=400, done=None, state="finishe
     return run
 
 
+GATHER, SRA = "encode@cpu · flat:allgather · decode@cpu", "encode@cpu · flat:alltoall · decode@cpu · encode@cpu · flat:allgather · decode@cpu"
+DITHER, TOPK = "dither:bits=%d,bucket=512,norm=max,rounding=stochastic", "topk:density=%g,values=f32"
+# auto's plans: layers that are coded -> (spec, route, bytes an element)
+PLANS = {
+    "first": {"fc1.weight": (DITHER % 4, SRA, .77), "conv2.weight": (DITHER % 6, GATHER, 2.3)},
+    "slow": {"fc1.weight": (TOPK % 0.01, GATHER, .24), "conv2.weight": (DITHER % 4, GATHER, 1.6), "fc2.weight": (DITHER % 4, GATHER, 1.6)},
+    "fast": {"fc1.weight": (DITHER % 5, SRA, .95)},
+}
+
+
+def make_auto(steps=600, seed=1, spec="auto:error=1"):
+    """A run of auto: the link drops to a fifth at a third of the steps and is back at two thirds; three switches."""
+    run = make(spec="dense", seed=seed, steps=steps)
+    dice = random.Random(f"auto {seed}")
+    drop, back, window = steps // 3, 2 * steps // 3, max(1, steps // 60)
+    layers = run["layers"]
+    compute, dense_bytes = 0.038, sum(layer["dense_bytes"] for layer in layers) // steps
+
+    def sent(plan):
+        return sum(round(PLANS[plan][l["name"]][2] * l["elements"]) if l["name"] in PLANS.get(plan, {}) else l["dense_bytes"] // steps for l in layers)
+
+    def took(plan, rate):
+        return compute + (0.03 if plan == "slow" else 0) + sent(plan) / rate + 2 * LATENCY  # topk is slow to encode
+
+    def rate_at(step):
+        return LINK / (5 if drop < step <= back else 1)
+
+    first, slower, faster = 3 * window, drop + 2 * window, back + 2 * window
+    error = {"dense": 0, "first": 0.0093, "slow": 0.0108, "fast": 0.0034}
+    moments = [(first, "start", "switched", "first"), (first + 10 * window, "periodic", "same", "first"), (slower, "slower", "switched", "slow"),
+               (slower + 10 * window, "periodic", "small_gain", "slow"), (faster, "faster", "switched", "fast"), (faster + 10 * window, "quiet", "same", "fast")]
+    plans, bound, decisions, now = [(1, "dense")], 1, [], "dense"
+    for step, reason, outcome, plan in moments:
+        rate, before = rate_at(step), took(now, rate_at(step))
+        if outcome == "switched":
+            bound, now = step + 1, plan
+            plans.append((bound, plan))
+        words = (f"{reason}: the link does {rate / 1e6:.1f} MB/s; {len(PLANS[plan])} of {len(layers)} layers coded, {took(plan, rate) * 1e3:.1f} ms predicted "
+                 f"instead of {before * 1e3:.1f} ms" if outcome == "switched" else f"{reason}: nothing gains 2 % on {took(plan, rate) * 1e3:.1f} ms")
+        decisions.append(dict(
+            step=step, bound_at=bound, reason=reason, outcome=outcome, words=words, predicted_seconds=took(plan, rate), dense_seconds=took("dense", rate),
+            bound_seconds=0.93 * took(plan, rate), half_seconds=took(plan, rate / 2) * 0.96, double_seconds=took(plan, rate * 2) * 0.98, alpha=1, budget=0.0112,
+            error=error[plan], noise_ratio=4 * error[plan], link_bytes_per_second=rate, latency_seconds=LATENCY, bytes=sent(plan), dense_bytes=dense_bytes,
+            measure_seconds=0.013, solve_seconds=0.004, waited=0,
+            layers=[dict(zip(("spec", "route"), PLANS[plan].get(layer["name"], ("dense", "dense"))[:2])) for layer in layers]))
+    watch = []
+    for i, row in enumerate(run["steps"]):
+        step, plan = i + 1, [p for from_, p in plans if from_ <= i + 1][-1]
+        told = [d for d in decisions if d["step"] < step]
+        row["seconds"] = took(plan, rate_at(step)) * (1 + 0.03 * dice.random())
+        row.update(wait_seconds=row["seconds"] - compute, bytes_sent=sent(plan))
+        if step % window == 0:
+            fade = math.exp(-1.5 * step / steps) + 0.4
+            watch.append(dict(step=step, measured_seconds=row["seconds"], predicted_seconds=told[-1]["predicted_seconds"] if told else None,
+                              error=error[plan] * fade * (1 + 0.03 * dice.random()) if told else None, budget=0.0112 * fade if told else None,
+                              noise_ratio=4 * error[plan] * (2 - fade) if told else None, loss=row["loss"]))
+    for layer in layers:
+        layer["bytes_sent"] = sum(round(PLANS[p][layer["name"]][2] * layer["elements"]) if layer["name"] in PLANS.get(p, {}) else layer["dense_bytes"] // steps
+                                  for step in range(1, steps + 1) for p in [[q for from_, q in plans if from_ <= step][-1]])
+    total = 0
+    sums = [total := total + row["seconds"] for row in run["steps"]]
+    for test in run["tests"]:
+        test["seconds"] = sums[test["step"] - 1]
+    run["config"]["spec"] = spec
+    run.update(auto=decisions, watch=watch)
+    return run
+
+
 def write(folder, run):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """`gradwire train` as its user has it: check_train.py CASE GRADWIRE [GRADWIRE_MPI]
 
-Cases: resume, interrupt, disk, compare, plan, mpi, control. Runs are killed at lines they print and files they make, never by the clock.
+Cases: resume, interrupt, disk, compare, plan, metrics, mpi, control. Runs are killed at lines they print and files they make, never by the clock.
 """
 
 import json
@@ -17,6 +17,7 @@ import subprocess
 import sys
 import tempfile
 
+import prometheus
 import run_oracle
 import small
 
@@ -378,6 +379,52 @@ def case_profile(work, images):
                          (["--ranks", 4, "--ranks-per-node", 3], "equally many")):
         assert words in run(GRADWIRE, "profile", "-o", work / "x.json", *wrong, status=2).stderr, wrong
     assert "-o FILE" in run(GRADWIRE, "profile", status=2).stderr and not (work / "x.json").exists()
+
+
+def assert_figures(path, folder):
+    """What the file says is what run.json says of the run in `folder`, whose name is its label."""
+    one, found = run_oracle.check(folder), prometheus.read(path.read_text())
+    last, sums = one["steps"][-1], {key: sum(step[key] for step in one["steps"]) for key in ("bytes_sent", "dense_bytes", "non_finite")}
+    expected = dict(step=last["step"], loss=last["loss"], step_seconds=last["seconds"], wait_seconds=last["wait_seconds"], bytes_sent_total=sums["bytes_sent"],
+                    dense_bytes_total=sums["dense_bytes"], non_finite_total=sums["non_finite"])
+    if one["tests"]:
+        expected["test_accuracy"] = one["tests"][-1]["accuracy"]
+    assert found == {(f"gradwire_{name}", (("run", folder.name),)): value for name, value in expected.items()}, (found, expected)
+    assert not path.with_name(path.name + ".new").exists()
+
+
+def case_metrics(work, images):
+    folder = work / 'a "b" \\ c\nd'
+    base = command(images, "-c", "adacomp", "--steps", STEPS, "--checkpoint", 4)
+    run(*base, "--out", folder, "--metrics", work / "m.prom", "-q")
+    assert_figures(work / "m.prom", folder)
+    # stopped on the way; another file for the rest
+    stopped = work / "stopped"
+    kill_at_line(base + ["--latency", "10ms", "--out", stopped, "--metrics", work / "early.prom"], 3, signal.SIGINT)
+    assert_figures(work / "early.prom", stopped)
+    early = (work / "early.prom").read_bytes()
+    run(GRADWIRE, "train", "--resume", stopped, "--metrics", work / "late.prom", "-q")
+    assert_figures(work / "late.prom", stopped)
+    assert (work / "early.prom").read_bytes() == early
+    assert_same_end(folder, stopped)
+    assert "metrics" not in (stopped / "run.json").read_text()
+    # of several runs it is about the one under way; what cannot be written is said before the first step
+    run(*command(images, "--steps", 3, "--compare", "dense,sign", "--out", work / "two", "--metrics", work / "two.prom", "-q"))
+    assert_figures(work / "two.prom", work / "two" / "sign-seed5")
+    for wrong in (work / "nowhere" / "m.prom", work):
+        said = run(*command(images, "--steps", 3, "--out", work / "wrong", "--metrics", wrong), status=1)
+        assert f"{wrong}: cannot write" in said.stderr and "step " not in said.stderr, said.stderr
+        shutil.rmtree(work / "wrong")
+        assert not pathlib.Path(f"{wrong}.new").exists()
+    # the reader of this test is no yes-man
+    good = (work / "two.prom").read_text()
+    for wrong in (good[:-1], good + "x 1\n", good.replace("# TYPE gradwire_loss gauge\n", ""), good + good, good.replace('"} ', '",} ', 1),
+                  good.replace("sign", 'si"gn'), good.replace("sign", "si\\gn"), good.replace("} ", "} x", 1), good.replace("counter", "gauge", 1)):
+        try:
+            prometheus.read(wrong)
+        except AssertionError:
+            continue
+        raise AssertionError(f"this was taken: {wrong}")
 
 
 def launcher(program):

@@ -23,6 +23,12 @@ SAMPLE_LAYER = dict(posted=NUMBER, begun=NUMBER, arrived=NUMBER, encode_seconds=
                     dense_bytes=COUNT, rel_error=MAYBE)
 ADAPT = dict(step=COUNT, bound_at=COUNT, alpha=MAYBE, budget=MAYBE, error=MAYBE, bytes=COUNT, uniform_bytes=COUNT, lower_bound_bytes=COUNT,
              waited=COUNT, measure_seconds=NUMBER, solve_seconds=NUMBER, outcome=TEXT, words=TEXT, layers=list)
+AUTO = dict(step=COUNT, bound_at=COUNT, reason=TEXT, outcome=TEXT, words=TEXT, predicted_seconds=MAYBE, dense_seconds=MAYBE, bound_seconds=MAYBE,
+            half_seconds=MAYBE, double_seconds=MAYBE, alpha=MAYBE, budget=MAYBE, error=MAYBE, noise_ratio=MAYBE, link_bytes_per_second=MAYBE,
+            latency_seconds=MAYBE, bytes=COUNT, dense_bytes=MAYBE, measure_seconds=MAYBE, solve_seconds=MAYBE, waited=MAYBE, layers=list)
+TRAVEL = dict(spec=TEXT, route=TEXT)
+WATCH = dict(step=COUNT, measured_seconds=MAYBE, predicted_seconds=MAYBE, error=MAYBE, budget=MAYBE, noise_ratio=MAYBE, loss=MAYBE)
+REASONS = ("start", "periodic", "slower", "faster", "error", "quiet", "diverging", "non_finite", "recovered")
 ROOT = dict(format=TEXT, gradwire=TEXT, started=TEXT, state=TEXT, config=dict, weights=COUNT, layers=list, steps=list, tests=list,
             samples=list)
 
@@ -96,11 +102,33 @@ def check_adapt(run):
             assert one["alpha"] < 1 or one["bytes"] <= one["uniform_bytes"], f"adapt[{i}]: more bytes than the default"
 
 
+def check_auto(run):
+    """Decisions and windows come in order; what changed goes by a later step, what did not by the one in force."""
+    step, bound_at, done = 0, 1, len(run["steps"])
+    for i, one in enumerate(run.get("auto", [])):
+        check_object(one, AUTO, f"auto[{i}]")
+        assert max(step, 1) <= one["step"] <= done and bound_at <= one["bound_at"] <= done + 1, f"auto[{i}] at {one['step']}, {one['bound_at']}"
+        step, bound_at = one["step"], one["bound_at"]
+        assert one["reason"] in REASONS and one["outcome"] in ("switched", "same", "small_gain", "dense", "failed"), f"auto[{i}]: {one['reason']}, {one['outcome']}"
+        assert one["outcome"] != "switched" or one["bound_at"] > one["step"], f"auto[{i}] goes by a step that was done"
+        assert len(one["layers"]) == len(run["layers"]), f"auto[{i}].layers"
+        for l, layer in enumerate(one["layers"]):
+            check_object(layer, TRAVEL, f"auto[{i}].layers[{l}]")
+        if one["bound_seconds"] is not None and one["predicted_seconds"] is not None and one["outcome"] == "switched":
+            assert one["bound_seconds"] <= one["predicted_seconds"] * (1 + 1e-9), f"auto[{i}]: faster than the bound"
+    last = 0
+    for i, one in enumerate(run.get("watch", [])):
+        check_object(one, WATCH, f"watch[{i}]")
+        assert last < one["step"] <= done, f"watch[{i}] at {one['step']} after {last}"
+        last = one["step"]
+
+
 def check(folder):
     text = (pathlib.Path(folder) / "run.json").read_text()
     run = json.loads(text, parse_constant=no_constant, object_pairs_hook=no_duplicates)
     check_object(run, dict(ROOT, **({"error": TEXT} if run.get("state") == "failed" else {}),
-                           **({"adapt": list} if run["config"]["spec"].startswith(("adapt/", "adapt:")) else {})), "run.json")
+                           **({"adapt": list} if run["config"]["spec"].startswith(("adapt/", "adapt:")) else {}),
+                           **({"auto": list, "watch": list} if re.match(r"auto($|[:/])", run["config"]["spec"]) else {})), "run.json")
     assert run["format"] == "gradwire.run/1" and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", run["started"])
     assert run["state"] in ("running", "finished", "interrupted", "failed"), run["state"]
     check_object(run["config"], CONFIG, "config")
@@ -113,11 +141,12 @@ def check(folder):
         assert len(sample["layers"]) == len(run["layers"]), f"samples[{i}] has {len(sample['layers'])} layers"
         for layer, planned in zip(sample["layers"], run["layers"]):
             check_object(layer, SAMPLE_LAYER, f"samples[{i}]: {planned['name']}")
-            assert "adapt" in run or (layer["rel_error"] is None) == (planned["spec"] == "dense"), f"samples[{i}]: {planned['name']}: {layer['rel_error']}"
+            assert "adapt" in run or "auto" in run or (layer["rel_error"] is None) == (planned["spec"] == "dense"), f"samples[{i}]: {planned['name']}: {layer['rel_error']}"
             assert layer["posted"] <= layer["begun"] <= layer["arrived"], f"samples[{i}]: {planned['name']} out of order"
     check_order(run)
     check_bytes(run)
     check_adapt(run)
+    check_auto(run)
     return run
 
 

@@ -1,4 +1,4 @@
-"""Looks at runs.html, text.html, many.html and nothing.html of the folder it runs in."""
+"""Looks at runs.html, text.html, many.html, nothing.html, auto.html and quiet.html of the folder it runs in."""
 
 import json
 import pathlib
@@ -17,6 +17,9 @@ seen.charts = [...document.querySelectorAll("figure")].map((figure) => ({
   words: figure.querySelector("svg.plot")?.getAttribute("aria-label") || "",
   lines: [...figure.querySelectorAll("path[data-points]")].map((path) => Number(path.dataset.points)),
   bad: [...figure.querySelectorAll("svg *")].filter((e) => [...e.attributes].some((a) => /NaN|undefined|Infinity/.test(a.value))).length}));
+seen.auto = document.getElementById("auto").hidden ? "" : document.getElementById("auto").innerText;
+seen.log = document.querySelectorAll("ol.log li").length;
+seen.rates = document.querySelectorAll("table.rates tbody tr").length;
 const svg = document.querySelector("#test-seconds svg.plot");
 if (svg) {
   const frame = svg.getBoundingClientRect();
@@ -64,18 +67,32 @@ def look(frames, *options):
     return seen
 
 
-WAYS = {"runs": 4, "text": 2, "many": 12}
-seen = look([("runs", 360), ("runs", 1200), ("text", 360), ("text", 1200), ("many", 360), ("many", 1200), ("nothing", 360)])
+WAYS = {"runs": 4, "text": 2, "many": 12, "auto": 2, "quiet": 1}
+seen = look([("runs", 360), ("runs", 1200), ("text", 360), ("text", 1200), ("many", 360), ("many", 1200), ("nothing", 360),
+             ("auto", 360), ("auto", 1200), ("quiet", 360)])
 for (name, width), s in seen.items():
     assert s["page"] == "rgb(255, 255, 255)", s["page"]
     if name == "nothing":
         continue
-    assert len(s["charts"]) == 6 + WAYS[name], [c["title"] for c in s["charts"]]  # a timeline a way
+    # a timeline a way; of auto its plan, step times, bytes, error and noise
+    assert len(s["charts"]) == 6 + WAYS[name] + 5 * (name == "auto"), [c["title"] for c in s["charts"]]
+    planned = [c for c in s["charts"] if c["title"].startswith("The plan over time")]
+    assert len(planned) == (name == "auto"), [c["title"] for c in s["charts"]]
+    if planned:
+        assert planned[0]["points"] == 11, planned  # three layers before the first plan and by three plans; fc2 is as it is by the first
+        assert all(f"from step {at}: {why}" in planned[0]["words"] for at, why in ((7, "start"), (45, "slower"), (85, "faster"))), planned
+        assert [len(c["lines"]) for c in s["charts"] if c["lines"]][4:] == [3, 3, 2, 1], [(c["title"], c["lines"]) for c in s["charts"]]
+        assert s["log"] == 6 and s["rates"] == 3 and "at half" in s["auto"] and "slower → switched, from step 45" in s["auto"], s
+        assert "Log scale" in s["auto"]  # dense lies far above
+    if name == "quiet":
+        assert "Nothing was decided yet." in s["auto"], s["auto"]
     for chart in s["charts"]:
         assert chart["points"] > 0 and len(chart["words"]) > 20, (name, width, chart)
     for chart in s["charts"][:4]:
         assert len(chart["lines"]) == WAYS[name] and min(chart["lines"]) > 1, (name, width, chart)
     assert s["tipGone"] and s["tipOver"] <= 0, (name, width, s)
+    if name == "quiet":
+        continue
     dense = [line for line in s["tip"].splitlines() if "dense" in line]
     assert dense and re.search(r"\d", dense[0]), s["tip"]
 dark = look([("runs", 1200)], "--blink-settings=preferredColorScheme=0")["runs", 1200]

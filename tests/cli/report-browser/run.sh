@@ -16,7 +16,10 @@ for i, spec in enumerate(make_runs.CODECS):  # many ways, long names, hostile on
 run.update(steps=[], tests=[], samples=[], state="running")
 make_runs.write("nothing", run)
 P
-for page in runs text many nothing; do
+make_auto() { python3 -c "import make_runs; $1"; }
+make_auto 'make_runs.write("auto/a", make_runs.make_auto(steps=120)); make_runs.write("auto/d", make_runs.make(steps=120))'
+make_auto 'run = make_runs.make_auto(steps=40); run["auto"], run["watch"] = [], []; make_runs.write("quiet", run)'
+for page in runs text many nothing auto quiet; do
     "$GRADWIRE" report $page -o $page.html
 done
 export HOME=$PWD

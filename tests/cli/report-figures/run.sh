@@ -35,6 +35,7 @@ for way in told["ways"]:
     expected["target_seconds"] = statistics.mean(r[0] for r in reached) if all(reached) else None
     for name, value in expected.items():
         assert way[name] == value or abs(way[name] - value) <= 1e-9 * abs(value), (way["label"], name, way[name], value)
+    assert way["auto"] is None
 
 # ratios by kind, from the table: without layers that travel together
 rows = open("page.html").read().split('<table class="runs">')[1].split("</table>")[0].split("<tr>")[2:]
@@ -62,4 +63,30 @@ for way in data["ways"]:
     assert way["timeline"]["step"] == middle[(len(middle) - 1) // 2][1]
     for layer, own in zip(way["layers"], runs[0]["layers"]):
         assert layer["name"] == own["name"] and abs(layer["bytes"] - own["bytes_sent"] / len(runs[0]["steps"])) <= 1e-4 * own["bytes_sent"]
+P
+python3 -c 'import make_runs; make_runs.write("auto/1", make_runs.make_auto(steps=120)); make_runs.write("auto/2", make_runs.make_auto(steps=120, seed=2))'
+"$GRADWIRE" report auto -o auto.html --json > told.json
+python3 - <<'P'
+import json, statistics
+
+[told] = json.load(open("told.json"))["ways"]
+runs = [json.load(open(f"auto/{i}/run.json")) for i in (1, 2)]
+off = [abs(w["measured_seconds"] / w["predicted_seconds"] - 1) for r in runs for w in r["watch"] if w["predicted_seconds"]]
+last = runs[0]["auto"][-1]
+expected = dict(decisions=12, switches=6, prediction_off=statistics.median(off), **{k: last[k] for k in ("predicted_seconds", "half_seconds", "double_seconds", "dense_seconds", "bound_seconds")})
+assert set(told["auto"]) == set(expected), told["auto"]
+for name, value in expected.items():
+    assert abs(told["auto"][name] - value) <= 1e-9 * value, (name, told["auto"][name], value)
+page = open("auto.html").read()
+assert "It decided <b>12 times</b> how to send, and changed its plan 6 times" in page
+[way] = json.loads(page.split('id="data">')[1].split("</script>")[0])["ways"]
+auto = way["auto"]
+assert [d["changed"] for d in auto["decisions"]] == [d["outcome"] == "switched" for d in runs[0]["auto"]]
+assert [(d["step"], d["bound"], d["words"]) for d in auto["decisions"]] == [(d["step"], d["bound_at"], d["words"]) for d in runs[0]["auto"]]
+assert [w[0] for w in auto["watch"]] == [w["step"] for w in runs[0]["watch"]] and len(auto["bytes"]) == 120
+layer = next(i for i, l in enumerate(runs[0]["layers"]) if l["name"] == "fc1.weight")
+[row] = [r for r in auto["rows"] if r["name"] == "fc1.weight"]
+plans = [(d["bound_at"], d["layers"][layer]["spec"], d["layers"][layer]["route"]) for d in runs[0]["auto"] if d["outcome"] == "switched"]
+assert [(p[0], p[1], p[3]) for p in row["parts"]] == [(1, "dense", "dense"), *plans], row
+assert row["parts"][2][2] > row["parts"][1][2] > row["parts"][0][2] == 1, row  # topk is smallest
 P

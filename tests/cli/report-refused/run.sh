@@ -4,11 +4,12 @@ import copy, json, pathlib
 import make_runs
 
 good = make_runs.make(steps=3)
+planned = make_runs.make_auto(steps=60)
 cases = []
 
 
-def case(change, text=None):
-    run = copy.deepcopy(good)
+def case(change, text=None, of=good):
+    run = copy.deepcopy(of)
     if change:
         change(run)
     cases.append(text(json.dumps(run)) if text else json.dumps(run))
@@ -24,7 +25,7 @@ def owner(run, path):
 def put(path, value):
     def change(run):
         holder, name = owner(run, path)
-        holder[name] = value
+        holder[int(name) if isinstance(holder, list) else name] = value
     return change
 
 
@@ -71,6 +72,12 @@ case(None, lambda text: text.replace('"weights": ', '"weights": 1, "weights": ')
 case(None, lambda text: text.replace('"seconds": 0', '"seconds": 1e999', 1))
 case(None, lambda text: "[]")
 case(None, lambda text: "")
+case(put("auto", []))  # of a run whose spec is another
+for change in (drop("auto"), drop("watch"), put("watch", {}), put("auto.0.reason", "boredom"), put("auto.0.outcome", "default"), put("auto.0.colour", "red"),
+               drop("auto.2.half_seconds"), put("auto.2.bytes", None), put("auto.2.error", -1), put("auto.2.waited", "two"), put("auto.0.step", 0), put("auto.1.step", 1),
+               put("auto.2.bound_at", 3), put("auto.2.layers", []), put("auto.2.layers.4", "dense"), put("auto.2.layers.4.route", None), drop("auto.2.layers.4.spec"),
+               put("watch.3.step", 3), put("watch.3.loss", "low"), drop("watch.3.budget"), put("watch.3.speed", 1), put("config.spec", "autos")):
+    case(change, of=planned)
 for i, text in enumerate(cases):
     pathlib.Path(f"bad{i:02}").mkdir()
     pathlib.Path(f"bad{i:02}/run.json").write_text(text)

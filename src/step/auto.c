@@ -1,0 +1,458 @@
+/* The timetable: rounds, windows, and what ranks tell each other. Everything here runs between steps, on the caller's
+ * thread. */
+#include "step/auto.h"
+
+#include "base/numeric.h"
+
+#include <gradwire/frame.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- rounds ---- */
+
+/* Steps for the thread to plan in, by how long it took last. */
+static uint64_t rest_of(const gw_step_auto *u)
+{
+    const double steps = 1.5 * u->last.solve_seconds / u->watch.measured_seconds;
+    return !(steps > GW_AUTO_LEAST_REST) ? GW_AUTO_LEAST_REST
+           : steps < GW_AUTO_MOST_REST   ? (uint64_t)steps
+                                         : GW_AUTO_MOST_REST;
+}
+
+void gw_auto_begin_round(gw_step_auto *u, uint64_t start, gw_auto_reason reason, int quick)
+{
+    gw_step_adapt *a = u->base;
+    (void)pthread_mutex_lock(&a->lock);
+    a->handed = a->measured = 0;
+    a->solve = a->solved = 0;
+    (void)pthread_mutex_unlock(&a->lock);
+    a->live = 1;
+    a->start = start;
+    a->window = quick ? GW_AUTO_TIMED : GW_AUTO_SHARES;
+    a->lag = quick ? 0 : GW_AUTO_LAG;
+    a->rest = rest_of(u);
+    a->waited = 0;
+    memset(a->own, 0, (quick ? GW_TABLE_LAYERS : a->table) * sizeof *a->own);
+    a->next = (gw_step_decision){.step = start};
+    a->more[0] = a->more[1] = (double)NAN;
+    u->quick = quick;
+    u->sketch = (gw_auto_sketch){0};
+    u->n_timed = 0;
+    if (!quick) {
+        const uint64_t soon = GW_AUTO_SOON; /* the first times may be of other work's */
+        u->period_at = start + (u->first && soon < u->config.period ? soon : u->config.period);
+    }
+    const double none = (double)NAN;
+    u->next = (gw_auto_decision){.step = start > 0 ? start - 1 : 0,
+                                 .reason = reason,
+                                 .alpha = u->judge.alpha,
+                                 .predicted_seconds = none,
+                                 .dense_seconds = none,
+                                 .bound_seconds = none,
+                                 .half_seconds = none,
+                                 .double_seconds = none,
+                                 .budget = none,
+                                 .noise_ratio = none};
+    gw_auto_say_reason(u);
+}
+
+/* Means of layers that could be measured; what is not finite, or zero everywhere, leaves what is known. */
+static void keep_tables(gw_step_auto *u)
+{
+    const gw_step_adapt *a = u->base;
+    for (uint32_t i = 0; i < a->n; i++) {
+        const gw_adapted *l = &a->layers[i];
+        if (isfinite(a->mean[l->at]) && a->mean[l->at] > 0) {
+            memcpy(u->table + l->at, a->mean + l->at, (1 + (size_t)l->n) * sizeof *u->table);
+        }
+    }
+    double noise = 0, squares = 0;
+    gw_auto_noise(u, a->all + u->posted_at + a->known, a->table, &noise, &squares);
+    if (isfinite(noise) && isfinite(squares) && squares > 0) {
+        u->noise_then = noise;
+        u->squares_then = squares;
+    }
+}
+
+static gw_status take_tables(gw_step_auto *u, gw_why *why)
+{
+    gw_step_adapt *a = u->base;
+    const gw_auto_reason reason = u->next.reason;
+    gw_status status = gw_step_adapt_take(a, why);
+    if (status == GW_OK && !u->quick) {
+        keep_tables(u);
+    }
+    if (status == GW_OK) {
+        gw_auto_job_make(u);
+    }
+    if (status == GW_OK && reason != GW_AUTO_ERROR) { /* which has nothing to do with time */
+        status =
+            gw_auto_cluster_links(u, reason == GW_AUTO_PERIODIC || reason == GW_AUTO_QUIET, why);
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    u->next.link_bytes_per_second = gw_auto_link(u)->rate;
+    u->next.latency_seconds = gw_auto_link(u)->latency;
+    gw_step_adapt_ask(a);
+    return GW_OK;
+}
+
+static uint64_t checksum(const gw_step_auto *u)
+{
+    uint64_t hash = u->base->hash ^ u->next.step;
+    for (uint32_t i = 0; i < u->base->n; i++) {
+        const gw_auto_way *w = &u->chosen[i];
+        uint64_t words[2 + GW_PARAMS_MAX] = {w->params.codec != NULL ? gw_codec_id(w->params.codec)
+                                                                     : UINT64_MAX,
+                                             gw_route_hash(&w->route)};
+        memcpy(words + 2, w->params.value, sizeof w->params.value);
+        hash = gw_payload_hash(words, sizeof words, hash);
+    }
+    return hash;
+}
+
+/* What all layers go by from the next step on; u->next is told of. */
+static gw_status apply(gw_step_auto *u, uint64_t number, gw_why *why)
+{
+    gw_step *s = u->step;
+    gw_status status = GW_OK;
+    u->next.bytes = u->next.dense_bytes = 0;
+    for (uint32_t i = 0; i < u->base->n && status == GW_OK; i++) {
+        const gw_auto_way *w = &u->chosen[i];
+        const uint32_t layer = u->base->layers[i].layer;
+        uint64_t bytes = 0;
+        if (!gw_params_equal(&w->params, &u->ways[i].params) ||
+            !gw_route_equal(&w->route, &u->ways[i].route)) {
+            status = gw_step_set_plan(s, layer, w->params.codec != NULL ? &w->params : NULL,
+                                      &w->route, why);
+        }
+        if (status == GW_OK) {
+            status = gw_step_bytes_sent(s, &s->layers[layer], &w->params, &w->route, &bytes, why);
+        }
+        u->next.bytes += bytes;
+    }
+    for (uint32_t l = 0; l < u->base->known; l++) {
+        const uint32_t ranks = s->config.comm->ranks;
+        const uint64_t bytes = 8 * s->layers[l].elements * (ranks - 1) / ranks;
+        u->next.dense_bytes += bytes;
+        u->next.bytes += u->base->place_of[l] == UINT32_MAX ? bytes : 0;
+    }
+    if (status == GW_OK && !s->agreed) {
+        status = gw_step_agree(s, why);
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    memcpy(u->ways, u->chosen, u->base->n * sizeof *u->ways);
+    u->next.bound_at = number + 1;
+    u->last = u->next;
+    u->decisions++;
+    u->base->live = 0;
+    return GW_OK;
+}
+
+/* Windows begin anew. */
+static void open_window(gw_step_auto *u, uint64_t first)
+{
+    u->window_from = first;
+    u->n_times = u->bad = u->told = 0;
+    u->loss = 0;
+    (void)pthread_mutex_lock(&u->base->lock);
+    u->watching = (gw_auto_sketch){0};
+    (void)pthread_mutex_unlock(&u->base->lock);
+}
+
+static gw_status bind(gw_step_auto *u, uint64_t number, gw_why *why)
+{
+    gw_step_adapt *a = u->base;
+    a->waited |= (uint32_t)gw_step_adapt_idle(a);
+    gw_status status = gw_step_adapt_compare(a, checksum(u), why);
+    if (status != GW_OK) {
+        return status;
+    }
+    u->next.measure_seconds = a->next.measure_seconds;
+    u->next.solve_seconds = a->next.solve_seconds;
+    u->next.waited = a->next.waited;
+    u->next.half_seconds = a->more[0];
+    u->next.double_seconds = a->more[1];
+    u->next.noise_ratio = u->lost == 0 ? 0 : u->lost / u->noise_then;
+    status = apply(u, number, why);
+    if (status == GW_OK) {
+        gw_auto_judge_bound(&u->judge, u->last.reason, u->last.outcome == GW_AUTO_SWITCHED,
+                            u->last.predicted_seconds, u->lost);
+        u->judge.squares_then = u->squares_then;
+        u->judge.alpha = u->last.alpha;
+        u->stale = 1;
+        open_window(u, number + 1);
+        u->first = 0;
+    }
+    return status;
+}
+
+static gw_status go_on_round(gw_step_auto *u, uint64_t number, gw_why *why)
+{
+    gw_step_adapt *a = u->base;
+    if (!a->live || number < a->start) {
+        return GW_OK;
+    }
+    const uint64_t offset = number - a->start;
+    gw_status status = GW_OK;
+    if (offset < a->window && !u->quick) {
+        gw_step_adapt_hand(a, offset + 1);
+    }
+    if (offset + 1 == a->window) {
+        gw_auto_job_sum_up(u);
+    }
+    if (offset == a->window - 1 + a->lag) {
+        status = gw_step_adapt_send(a, why);
+    } else if (offset == a->window + a->lag) {
+        status = take_tables(u, why);
+    } else if (offset == gw_step_adapt_bound(a)) {
+        status = bind(u, number, why);
+    }
+    return status;
+}
+
+/* All dense, at once: there is nothing to measure. A round that is under way is given up. */
+static gw_status fall_back(gw_step_auto *u, gw_auto_reason reason, const gw_auto_seen *w,
+                           uint64_t number, gw_why *why)
+{
+    gw_step_adapt *a = u->base;
+    gw_status status = GW_OK;
+    if (a->live) {
+        (void)gw_step_adapt_idle(a);
+        status = a->request != NULL ? gw_step_adapt_take(a, why) : GW_OK;
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    const uint64_t period_at = u->period_at;
+    gw_auto_begin_round(u, number + 1, reason, 1);
+    u->period_at = period_at;
+    gw_auto_describe_dense(u, w);
+    u->next.outcome = GW_AUTO_DENSE;
+    u->next.predicted_seconds = u->next.dense_seconds =
+        u->decisions != 0 ? u->last.dense_seconds : (double)NAN;
+    u->next.link_bytes_per_second = gw_auto_link(u)->rate;
+    u->next.latency_seconds = gw_auto_link(u)->latency;
+    u->next.noise_ratio = 0;
+    u->next.budget = u->decisions != 0 ? u->last.budget : (double)NAN;
+    for (uint32_t i = 0; i < a->n; i++) {
+        u->chosen[i] = (gw_auto_way){.params = {.codec = NULL}, .route = u->dense};
+        u->next.changed += u->ways[i].params.codec != NULL;
+    }
+    status = apply(u, number, why);
+    if (status == GW_OK) {
+        gw_auto_judge_bound(&u->judge, reason, 1, u->last.predicted_seconds, 0);
+        u->lost = 0;
+        u->stale = 1;
+        open_window(u, number + 1);
+    }
+    return status;
+}
+
+/* ---- windows ---- */
+
+static gw_status send_window(gw_step_auto *u, uint64_t number, gw_why *why)
+{
+    gw_step *s = u->step;
+    gw_comm *comm = s->side;
+    double *say = u->say;
+    say[GW_SAY_SECONDS] = gw_auto_median(u->times, u->n_times >= 3 ? u->n_times : 0);
+    say[GW_SAY_LOSS] = u->told != 0 ? u->loss / u->told : (double)NAN;
+    say[GW_SAY_TOLD] = u->told != 0;
+    say[GW_SAY_BAD] = u->bad;
+    memcpy(say + GW_SAY_SKETCH, &u->watching, sizeof u->watching);
+    size_t *sizes = u->said_sizes + 2 * (size_t)comm->ranks;
+    for (uint32_t i = 0; i < comm->ranks; i++) {
+        sizes[i] = sizeof u->say;
+        sizes[comm->ranks + i] = i * sizeof u->say;
+    }
+    const gw_status status = comm->table->allgatherv(comm, say, sizeof u->say, u->said, sizes,
+                                                     sizes + comm->ranks, &u->request, why);
+    if (status != GW_OK) {
+        const gw_why said = *why;
+        gw_step_fail(s, status, &said);
+    }
+    u->said_at = number;
+    u->said_predicted =
+        u->judge.predicted * (isnan(u->judge.calibration) ? 1 : u->judge.calibration);
+    u->stale = 0;
+    open_window(u, number + 1);
+    return status;
+}
+
+/* Means over ranks. */
+static gw_auto_seen sum_up_window(const gw_step_auto *u)
+{
+    const uint32_t ranks = u->step->config.comm->ranks;
+    double mean[GW_SAY_SKETCH] = {0}, noise = 0, squares = 0;
+    for (uint32_t r = 0; r < ranks; r++) {
+        for (int i = 0; i < GW_SAY_SKETCH; i++) {
+            mean[i] += u->said[(size_t)r * GW_SAY + (size_t)i] / ranks;
+        }
+    }
+    gw_auto_noise(u, u->said + GW_SAY_SKETCH, GW_SAY, &noise, &squares);
+    return (gw_auto_seen){.step = u->said_at,
+                          .seconds = mean[GW_SAY_SECONDS],
+                          .loss = mean[GW_SAY_LOSS],
+                          .told = mean[GW_SAY_TOLD] == 1,
+                          .bad = (uint32_t)u->said[GW_SAY_BAD],
+                          .noise = noise,
+                          .squares = squares};
+}
+
+/* What all ranks said of the window before this step. */
+static gw_status take_window(gw_step_auto *u, gw_auto_seen *seen, int *reason, gw_why *why)
+{
+    gw_step *s = u->step;
+    const gw_status status = gw_comm_wait(s->side, u->request, s->config.timeout, why);
+    u->request = NULL;
+    if (status != GW_OK) {
+        const gw_why said = *why;
+        gw_step_fail(s, status, &said);
+        return status;
+    }
+    *seen = sum_up_window(u);
+    *reason = gw_auto_judge_window(&u->judge, seen, u->stale, u->base->live);
+    const gw_auto_judge *j = &u->judge;
+    u->watch = (gw_auto_watch){.step = seen->step,
+                               .measured_seconds = seen->seconds,
+                               .predicted_seconds = u->said_predicted,
+                               .error = u->last.error,
+                               .budget = u->decisions != 0 ? u->last.budget : (double)NAN,
+                               .noise_ratio = gw_auto_noise_ratio(j, j->lost),
+                               .loss = seen->loss};
+    u->watched++;
+    return GW_OK;
+}
+
+static gw_status act(gw_step_auto *u, int reason, const gw_auto_seen *seen, uint64_t number,
+                     gw_why *why)
+{
+    const gw_auto_reason what = (gw_auto_reason)reason;
+    gw_auto_judge_act(&u->judge, what, number);
+    if (what == GW_AUTO_DIVERGING || what == GW_AUTO_NON_FINITE) {
+        return fall_back(u, what, seen, number, why);
+    }
+    gw_auto_begin_round(u, number + 1, what, what != GW_AUTO_RECOVERED);
+    return GW_OK;
+}
+
+/* ---- after a step ---- */
+
+static void note_step(gw_step_auto *u, uint64_t number)
+{
+    const double seconds = gw_auto_now(u) - u->ended;
+    if (u->timing) {
+        u->n_timed += isfinite(u->ended) ? 1 : 0;
+    } else if (isfinite(seconds) && u->n_times < GW_AUTO_WINDOW && number >= u->window_from) {
+        u->times[u->n_times++] = seconds;
+    }
+    u->bad += u->step->bad_layers != 0;
+}
+
+/* Steps whose times are taken: all of the first round's window, then three of each. */
+static void prepare_next(gw_step_auto *u, uint64_t next)
+{
+    const gw_step_adapt *a = u->base;
+    const uint64_t timed = u->first ? GW_AUTO_SHARES : GW_AUTO_TIMED;
+    u->timing = a->live && next >= a->start && next - a->start < timed;
+    (void)pthread_mutex_lock(&u->step->lock);
+    u->step->held = u->timing;
+    (void)pthread_mutex_unlock(&u->step->lock);
+    u->ended = gw_auto_now(u);
+}
+
+static gw_status go_on(gw_step_auto *u, uint64_t number, gw_why *why)
+{
+    int reason = GW_AUTO_NO_REASON;
+    gw_auto_seen seen;
+    gw_status status = u->request != NULL ? take_window(u, &seen, &reason, why) : GW_OK;
+    if (status == GW_OK && number - u->window_from == GW_AUTO_WINDOW - 1) {
+        status = send_window(u, number, why);
+    }
+    if (status == GW_OK && reason != GW_AUTO_NO_REASON) {
+        status = act(u, reason, &seen, number, why);
+    }
+    if (status == GW_OK && !u->base->live && number + 1 >= u->period_at &&
+        u->judge.fallen == GW_AUTO_NO_REASON && u->judge.outside == 0) {
+        gw_auto_begin_round(u, number + 1, gw_auto_judge_period(&u->judge), 0);
+    }
+    return status == GW_OK ? go_on_round(u, number, why) : status;
+}
+
+gw_status gw_step_auto_go_on(gw_step_auto *u, uint64_t number, gw_why *why)
+{
+    const uint32_t caller = gw_fp_enter();
+    note_step(u, number);
+    const gw_status status = go_on(u, number, why);
+    gw_fp_leave(caller);
+    prepare_next(u, number + 1);
+    return status;
+}
+
+/* ---- the caller ---- */
+
+static gw_step_auto *auto_of(const gw_step *s)
+{
+    return s->adapt != NULL ? s->adapt->over : NULL;
+}
+
+gw_status gw_step_auto_loss(gw_step *s, double loss)
+{
+    gw_step_auto *u = auto_of(s);
+    if (u == NULL) {
+        return GW_ERR_STATE;
+    }
+    u->loss += loss;
+    u->told++;
+    return GW_OK;
+}
+
+gw_status gw_step_auto_last(const gw_step *s, uint64_t *n, gw_auto_decision *decision)
+{
+    const gw_step_auto *u = auto_of(s);
+    if (u == NULL) {
+        return GW_ERR_STATE;
+    }
+    *n = u->decisions;
+    if (*n != 0) {
+        *decision = u->last;
+    }
+    return GW_OK;
+}
+
+gw_status gw_step_auto_watched(const gw_step *s, uint64_t *n, gw_auto_watch *watch)
+{
+    const gw_step_auto *u = auto_of(s);
+    if (u == NULL) {
+        return GW_ERR_STATE;
+    }
+    *n = u->watched;
+    if (*n != 0) {
+        *watch = u->watch;
+    }
+    return GW_OK;
+}
+
+void gw_step_auto_end(gw_step_auto *u)
+{
+    if (u == NULL) {
+        return;
+    }
+    if (u->request != NULL && u->step->status == GW_OK) { /* others may still read what is freed */
+        (void)gw_comm_wait(u->step->side, u->request, u->step->config.timeout, NULL);
+    }
+    void *const all[] = {u->ways,       u->chosen,   u->table,       u->posted,     u->sorted,
+                         u->tensors,    u->place_of, u->ready,       u->asked,      u->entries,
+                         u->codecs,     u->probe,    u->probe_sizes, u->probe_said, u->said,
+                         u->said_sizes, u->levels,   u->errors};
+    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
+        free(all[i]);
+    }
+    free(u);
+}

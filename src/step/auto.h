@@ -1,0 +1,195 @@
+/* Error and time followed through training, seen from inside. adapt.h's mechanism measures errors, has the thread, and
+ * compares what ranks chose; here are the timetable (auto.c), the job and the cluster as measured (auto_job.c, auto_cluster.c),
+ * the plan (auto_plan.c), the rules by which it is made anew (auto_watch.c) and the checkpoint (auto_save.c). A round, from
+ * its first step:
+ *
+ *                                  full                        quick
+ *     0 … window − 1               times, and copies           times
+ *     window − 1 + lag             tables and times go out     likewise
+ *     window + lag                 they are there; the link is measured where there is reason; the thread plans
+ *     window + lag + rest          plans are compared, and bind
+ */
+#ifndef GW_STEP_AUTO_H
+#define GW_STEP_AUTO_H
+
+#include "step/adapt.h"
+
+#include <gradwire/step_auto.h>
+
+#define GW_AUTO_LEAST_ALPHA 0.0625
+enum { GW_AUTO_CODECS = 2 * GW_AUTO_FAMILIES };
+enum {
+    GW_AUTO_WINDOW = 10, /* steps that are watched together */
+    GW_AUTO_SHARES = 5,  /* window of a full round */
+    GW_AUTO_TIMED =
+        3, /* of a quick one; and of a full one but the first, the steps that are held */
+    GW_AUTO_LAG = 2,
+    GW_AUTO_SOON = 50, /* the first period */
+    GW_AUTO_LEAST_REST = 4,
+    GW_AUTO_MOST_REST = 10,
+    GW_AUTO_BINS = 64 /* of a sketch, and elements of a block of it */
+};
+
+/* How a layer goes; codec NULL: as it is. */
+typedef struct gw_auto_way {
+    gw_params params;
+    gw_route route;
+} gw_auto_way;
+
+/* Of a sample of a rank's gradients: their squared norm, and a sketch, whose squared norm, and that of differences, is on the
+ * average that of what it is of. All zero: of nothing. */
+typedef struct gw_auto_sketch {
+    double squares, bins[GW_AUTO_BINS];
+} gw_auto_sketch;
+enum { GW_AUTO_SKETCH = 1 + GW_AUTO_BINS };
+
+/* ---- rules ---- */
+
+/* A window, the same on all ranks; NaN: not known. */
+typedef struct gw_auto_seen {
+    uint64_t step;
+    double seconds, loss;
+    int told;     /* a loss was */
+    uint32_t bad; /* steps with something non-finite */
+    double noise,
+        squares; /* of a rank's gradients: their variance over ranks, their squared norm */
+} gw_auto_seen;
+
+/* What the rules remember. No clock, no words with others: equal windows give equal verdicts. */
+typedef struct gw_auto_judge {
+    double limit, alpha;
+    double predicted, calibration;  /* NaN: none yet */
+    double seconds, seconds_before; /* of a step: the last window, and with the plan before */
+    int32_t outside;                /* windows in a row that were longer; below 0: shorter */
+    uint32_t patience;
+    double noise, squares;              /* smoothed */
+    double squares_then;                /* when the tables were made */
+    double lost;                        /* squared error of the plan in force, by the tables */
+    uint32_t loud;                      /* windows in a row above the limit */
+    double failed_alpha;                /* the last that was too much; NaN: none */
+    uint32_t calm;                      /* periods since */
+    double smooth, least, before, rise; /* of the loss */
+    uint32_t losses, high;
+    int fallen; /* back to dense, for this reason; -1: not */
+    uint64_t fallen_at;
+    uint32_t clean; /* windows since with all finite */
+} gw_auto_judge;
+
+enum { GW_AUTO_NO_REASON = -1 };
+void gw_auto_judge_begin(gw_auto_judge *j, double limit, double alpha);
+/* A gw_auto_reason, or GW_AUTO_NO_REASON. `stale`: its steps went by another plan; `busy`: a plan is being made. */
+int gw_auto_judge_window(gw_auto_judge *j, const gw_auto_seen *w, int stale, int busy);
+/* At a period's begin: quiet or periodic; alpha moves. */
+gw_auto_reason gw_auto_judge_period(gw_auto_judge *j);
+/* The verdict is taken up: alpha moves. */
+void gw_auto_judge_act(gw_auto_judge *j, gw_auto_reason reason, uint64_t step);
+/* A plan binds, or stays. */
+void gw_auto_judge_bound(gw_auto_judge *j, gw_auto_reason reason, int switched, double predicted,
+                         double lost);
+double gw_auto_noise_ratio(const gw_auto_judge *j, double lost);
+
+/* ---- the whole ---- */
+
+/* What a rank says of a window. */
+enum { GW_SAY_SECONDS, GW_SAY_LOSS, GW_SAY_TOLD, GW_SAY_BAD, GW_SAY_SKETCH };
+enum { GW_SAY = GW_SAY_SKETCH + GW_AUTO_SKETCH };
+
+typedef struct gw_step_auto {
+    gw_step *step;
+    gw_step_adapt *base;
+    gw_step_auto_config config; /* nothing is 0 */
+    gw_params families[GW_AUTO_FAMILIES];
+    gw_auto_way *ways, *chosen; /* of each of base->layers: in force, will bind */
+    gw_route dense;
+    double uniform_hops;             /* of the default along its everyday route */
+    double *table;                   /* means, of the last time that a layer could be measured */
+    double noise_then, squares_then; /* of gradients, at that time; NaN: not known */
+
+    /* the job; seconds since the last wait */
+    double ended;          /* on the clock; NaN: no wait yet */
+    double *posted;        /* base->known of each timed step */
+    uint32_t n_timed;      /* steps */
+    int timing;            /* the step under way is one */
+    size_t posted_at;      /* in a table: base->known medians, and behind them a gw_auto_sketch */
+    gw_auto_sketch sketch; /* of the layers that are copied; guarded by base's lock */
+    double *sorted;
+    gw_job job;
+    gw_job_tensor *tensors;
+    uint32_t *place_of; /* of each tensor of the job; UINT32_MAX: not planned here */
+    double *ready;      /* of each layer, of the slowest rank */
+    gw_joint_tensor *asked;
+    gw_params *levels; /* of asked, one behind the other; and their */
+    double *errors;
+    gw_plan_entry *entries;
+
+    gw_cluster cluster;
+    gw_codec_cost *codecs;
+    uint8_t *probe; /* two buffers to measure links with */
+    size_t *probe_sizes;
+    double *probe_said;
+
+    /* the round under way */
+    int quick, first;
+    uint64_t period_at; /* the next full round's first step */
+    gw_auto_decision next, last;
+    char reason[112]; /* in words */
+    uint64_t decisions;
+    double lost; /* of the plan that will bind */
+
+    /* the window under way; the sketch is guarded by base's lock */
+    uint64_t window_from;
+    double times[GW_AUTO_WINDOW];
+    uint32_t n_times, bad;
+    double loss;
+    uint32_t told;
+    gw_auto_sketch watching;
+    double say[GW_SAY], *said;
+    size_t *said_sizes;
+    gw_request request; /* of a window that ended */
+    uint64_t said_at;
+    double said_predicted;
+    int stale;
+    gw_auto_watch watch;
+    uint64_t watched;
+    gw_auto_judge judge;
+
+    /* tests only: other times than the real ones */
+    double (*clock)(void *context);
+    double (*link)(void *context, double bytes); /* seconds of an all-to-all */
+    void *test_context;
+} gw_step_auto;
+
+double gw_auto_now(const gw_step_auto *u);
+double gw_auto_median(double *numbers, uint32_t n); /* sorts them; NaN of none */
+/* `all` gets the `bytes` of every rank, at once. A failure is the step's. */
+gw_status gw_auto_gather(gw_step_auto *u, const void *own, size_t bytes, void *all, gw_why *why);
+
+/* In post; after a step; when all ends. */
+gw_status gw_step_auto_seen(gw_step_auto *u, uint32_t layer, uint32_t place,
+                            const gw_tensor *gradient, gw_why *why);
+gw_status gw_step_auto_go_on(gw_step_auto *u, uint64_t number, gw_why *why);
+void gw_step_auto_end(gw_step_auto *u); /* accepts NULL */
+/* The next step begins a round. */
+void gw_auto_begin_round(gw_step_auto *u, uint64_t start, gw_auto_reason reason, int quick);
+
+/* By the thread: the plan, and what to say of it. */
+void gw_step_auto_choose(gw_step_auto *u);
+/* In words: why the round is made; what came of it, or why it failed. */
+void gw_auto_say_reason(gw_step_auto *u);
+void gw_auto_describe(gw_step_auto *u, const gw_why *failed);
+void gw_auto_describe_dense(gw_step_auto *u, const gw_auto_seen *w);
+
+/* Of the sketches of all ranks, `stride` numbers apart: how far they lie from their mean. */
+void gw_auto_noise(const gw_step_auto *u, const double *sketches, size_t stride, double *noise,
+                   double *squares);
+/* Medians of what was timed, and the sketch, into the table. */
+void gw_auto_job_sum_up(gw_step_auto *u);
+/* The job of the slowest ranks, of tables that have arrived. */
+void gw_auto_job_make(gw_step_auto *u);
+
+gw_status gw_auto_cluster_open(gw_step_auto *u, const gw_cluster *given, gw_why *why);
+gw_status gw_auto_cluster_codecs(gw_step_auto *u, gw_why *why);
+gw_status gw_auto_cluster_links(gw_step_auto *u, int short_look, gw_why *why);
+const gw_cluster_link *gw_auto_link(const gw_step_auto *u); /* the slowest there is */
+
+#endif

@@ -1,0 +1,389 @@
+/* Before the first step: settings, which layers, which levels each could have, memory, and what coding costs. */
+#include "step/auto.h"
+
+#include <gradwire/frame.h>
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- settings ---- */
+
+static gw_status check(const gw_step *s, const gw_step_auto_config *c, gw_why *why)
+{
+    if (c == NULL || s->adapt != NULL || !s->agreed || s->posted != 0) {
+        return GW_FAIL(
+            why, GW_ERR_STATE,
+            "auto begins once, between steps, after gw_step_agree, and not beside adapt");
+    }
+    if (s->config.sharded || gw_step_on_device(s)) {
+        return GW_FAIL(why, GW_ERR_UNSUPPORTED, "auto: a step that is %s has no plans made for it",
+                       s->config.sharded ? "sharded" : "on a device");
+    }
+    if (c->n_families > GW_AUTO_FAMILIES - 1 || (c->families == NULL && c->n_families != 0)) {
+        return GW_FAIL(why, GW_ERR_RANGE, "auto: at most %d families", GW_AUTO_FAMILIES - 1);
+    }
+    if ((c->period != 0 && c->period < GW_AUTO_LEAST_PERIOD) || c->period > (uint64_t)1 << 40) {
+        return GW_FAIL(why, GW_ERR_RANGE, "auto: a period has %d steps at least, not %llu",
+                       GW_AUTO_LEAST_PERIOD, (unsigned long long)c->period);
+    }
+    if (!(c->alpha == 0 || (c->alpha >= 0.0625 && c->alpha <= 4)) ||
+        !(c->limit >= 0 && isfinite(c->limit))) {
+        return GW_FAIL(why, GW_ERR_RANGE, "auto: alpha %g (0.0625 to 4) or limit %g out of range",
+                       c->alpha, c->limit);
+    }
+    return GW_OK;
+}
+
+static gw_status add_family(gw_step_auto *u, const gw_params *family, gw_why *why)
+{
+    const gw_status status = gw_params_check(family, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    if ((gw_params_flags(family) & GW_CODEC_ROUNDS) != 0) {
+        return GW_FAIL(why, GW_ERR_UNSUPPORTED,
+                       "auto: '%s' goes in rounds, which no plan has a price for",
+                       gw_codec_name(family->codec));
+    }
+    u->families[u->config.n_families++] = *family;
+    return GW_OK;
+}
+
+/* What the caller left open. Codecs that this build lacks are none. */
+static gw_status complete(gw_step_auto *u, const gw_step_auto_config *c, gw_why *why)
+{
+    static const char *const usual[] = {"dither:bits=4", "natural:bits=8", "cast:to=bf16",
+                                        "topk:density=0.01"};
+    gw_step_auto_config *own = &u->config;
+    gw_status status = GW_OK;
+    gw_route route;
+    *own = *c;
+    own->families = u->families;
+    own->n_families = 0;
+    own->cluster = NULL;
+    own->alpha = c->alpha != 0 ? c->alpha : 1;
+    own->limit = c->limit != 0 ? c->limit : 0.5;
+    own->period = c->period != 0 ? c->period : 200;
+    own->min_elements = c->min_elements != 0 ? c->min_elements : 1024;
+    for (size_t i = 0; i < c->n_families && status == GW_OK; i++) {
+        status = add_family(u, &c->families[i], why);
+    }
+    for (size_t i = 0; i < sizeof usual / sizeof *usual && c->n_families == 0; i++) {
+        gw_params p;
+        if (gw_params_parse(&p, usual[i], NULL) == GW_OK) {
+            u->families[own->n_families++] = p;
+        }
+    }
+    if (status == GW_OK && own->uniform.codec == NULL) {
+        status = gw_params_parse(&own->uniform, "dither:bits=4", why);
+    }
+    if (status == GW_OK) {
+        const uint32_t flags = gw_params_flags(&own->uniform);
+        status =
+            gw_route_parse(&route, (flags & GW_CODEC_WANTS_FEEDBACK) != 0 ? "gather" : "sra", why);
+        u->uniform_hops = gw_route_encodes(&route);
+    }
+    for (size_t i = 0; i < own->n_families && status == GW_OK; i++) {
+        if (u->families[i].codec == own->uniform.codec) {
+            return GW_OK;
+        }
+    }
+    return status == GW_OK ? add_family(u, &own->uniform, why) : status;
+}
+
+/* ---- a layer's levels ---- */
+
+static int is_named(const gw_params *p, const char *name)
+{
+    return strcmp(gw_codec_name(p->codec), name) == 0;
+}
+
+/* There is a table of its errors. */
+static int has_table(const gw_params *p)
+{
+    return is_named(p, "dither") || is_named(p, "ndither") || is_named(p, "natural") ||
+           is_named(p, "topk");
+}
+
+static double *setting(gw_params *p, const char *name)
+{
+    size_t i = 0;
+    while (i < gw_codec_param_count(p->codec) &&
+           strcmp(gw_codec_param(p->codec, i)->name, name) != 0) {
+        i++;
+    }
+    return i < gw_codec_param_count(p->codec) ? &p->value[i] : NULL;
+}
+
+/* Unless it is there, or no smaller than the tensor as it is. */
+static void add_level(gw_adapted *l, const gw_params *level, uint64_t elements)
+{
+    size_t bytes = 0;
+    int there = gw_payload_bound(level, (size_t)elements, &bytes) != GW_OK || bytes >= 4 * elements;
+    for (uint32_t i = 0; i < l->n; i++) {
+        there |= gw_params_equal(&l->levels[i], level);
+    }
+    if (!there) {
+        l->levels[l->n++] = *level;
+    }
+}
+
+static void add_levels(gw_adapted *l, const gw_params *family, uint64_t elements)
+{
+    static const double times[] = {1, 2, 5, 10};
+    gw_params p = *family;
+    double *bits = setting(&p, "bits"), *density = setting(&p, "density");
+    if (bits != NULL && (is_named(&p, "dither") || is_named(&p, "ndither"))) {
+        for (int i = 2; i <= 8; i++) {
+            *bits = i;
+            add_level(l, &p, elements);
+        }
+    } else if (density != NULL) {
+        const double given = *density;
+        for (int i = 0; i < 4 && given * times[i] <= 0.5; i++) {
+            *density = given * times[i];
+            add_level(l, &p, elements);
+        }
+    } else {
+        add_level(l, family, elements);
+    }
+}
+
+enum { MOST_LEVELS = 1 + 7 * GW_AUTO_FAMILIES + 1 };
+
+/* First what has tables, the families one behind the other, then the rest. */
+static gw_status list_levels(gw_step_auto *u, gw_adapted *l, uint64_t elements, gw_why *why)
+{
+    l->levels = calloc(MOST_LEVELS, sizeof *l->levels);
+    if (l->levels == NULL || gw_params_parse(&l->levels[0], "cast:to=f32", why) != GW_OK) {
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for levels, or no codec 'cast'");
+    }
+    l->n = 1;
+    for (int coded = 0; coded < 2; coded++) {
+        const uint32_t before = l->n;
+        for (size_t i = 0; i < u->config.n_families; i++) {
+            if (has_table(&u->families[i]) != coded) {
+                add_levels(l, &u->families[i], elements);
+            }
+        }
+        if (has_table(&u->config.uniform) != coded) {
+            add_level(l, &u->config.uniform, elements);
+        }
+        l->coded = coded ? l->n - before : 0;
+    }
+    for (uint32_t i = 0; i < l->n; i++) {
+        l->uniform = gw_params_equal(&l->levels[i], &u->config.uniform) ? i : l->uniform;
+    }
+    return GW_OK;
+}
+
+static gw_status list_layers(gw_step_auto *u, gw_why *why)
+{
+    gw_step_adapt *a = u->base;
+    const gw_step *s = u->step;
+    gw_status status = GW_OK;
+    a->known = s->n_layers;
+    a->layers = calloc((size_t)s->n_layers + 1, sizeof *a->layers);
+    a->place_of = calloc((size_t)s->n_layers + 1, sizeof *a->place_of);
+    if (a->layers == NULL || a->place_of == NULL) {
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for %u layers", s->n_layers);
+    }
+    for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
+        const gw_layer *l = &s->layers[i];
+        a->place_of[i] = UINT32_MAX;
+        if (l->fusion == UINT32_MAX && l->elements >= u->config.min_elements &&
+            l->elements >= GW_AUTO_BINS) {
+            a->place_of[i] = a->n++;
+            a->layers[a->place_of[i]].layer = i;
+            status = list_levels(u, &a->layers[a->place_of[i]], l->elements, why);
+        }
+    }
+    if (status == GW_OK && a->n == 0) {
+        return GW_FAIL(why, GW_ERR_STATE, "auto: no layer has %llu elements and goes by itself",
+                       (unsigned long long)u->config.min_elements);
+    }
+    return status;
+}
+
+/* ---- memory ---- */
+
+/* To code the largest layer with any level that has no table. */
+static gw_status make_trial(gw_step_adapt *a, gw_why *why)
+{
+    uint64_t largest = 0;
+    for (uint32_t i = 0; i < a->n; i++) {
+        const gw_adapted *l = &a->layers[i];
+        const size_t elements = (size_t)a->step->layers[l->layer].elements;
+        largest = elements > largest && l->coded != 0 ? elements : largest;
+        for (uint32_t k = l->n - l->coded; k < l->n; k++) {
+            size_t payload = 0, workspace = 0;
+            (void)gw_payload_bound(&l->levels[k], elements, &payload);
+            (void)gw_codec_workspace(&l->levels[k], GW_F32, elements, 0, 1, &workspace);
+            a->trial.bytes = payload > a->trial.bytes ? payload : a->trial.bytes;
+            a->trial.workspace.size =
+                workspace > a->trial.workspace.size ? workspace : a->trial.workspace.size;
+        }
+    }
+    a->trial.values = malloc((size_t)largest * sizeof(float) + 1);
+    a->trial.payload = malloc(a->trial.bytes + 1);
+    a->trial.workspace.data = malloc(a->trial.workspace.size + 1);
+    return a->trial.values != NULL && a->trial.payload != NULL && a->trial.workspace.data != NULL
+               ? GW_OK
+               : GW_FAIL(why, GW_ERR_MEMORY, "no memory to measure errors");
+}
+
+static gw_status allocate(gw_step_auto *u, gw_why *why)
+{
+    gw_step_adapt *a = u->base;
+    const size_t ranks = u->step->config.comm->ranks, known = a->known;
+    gw_status status = gw_step_adapt_lay_out(a, known + GW_AUTO_SKETCH, why);
+    size_t levels = 0;
+    for (uint32_t i = 0; i < a->n; i++) {
+        levels += a->layers[i].n;
+    }
+    if (status == GW_OK) {
+        status = make_trial(a, why);
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    u->posted_at = a->table - known - GW_AUTO_SKETCH;
+    u->levels = calloc(levels + 1, sizeof *u->levels);
+    u->errors = calloc(levels + 1, sizeof *u->errors);
+    u->ways = calloc((size_t)a->n + 1, sizeof *u->ways);
+    u->chosen = calloc((size_t)a->n + 1, sizeof *u->chosen);
+    u->table = calloc(a->table + 1, sizeof *u->table);
+    u->posted = calloc((GW_AUTO_SHARES + 1) * (known + 1), sizeof *u->posted);
+    u->sorted = calloc(GW_AUTO_SHARES + 1, sizeof *u->sorted);
+    u->tensors = calloc(2 * known + 1, sizeof *u->tensors);
+    u->place_of = calloc(2 * known + 1, sizeof *u->place_of);
+    u->ready = calloc(known + 1, sizeof *u->ready);
+    u->asked = calloc(2 * known + 1, sizeof *u->asked);
+    u->entries = calloc(2 * known + 1, sizeof *u->entries);
+    u->said = calloc(ranks * GW_SAY, sizeof *u->said);
+    u->said_sizes = calloc(4 * ranks, sizeof *u->said_sizes);
+    return u->ways != NULL && u->chosen != NULL && u->table != NULL && u->posted != NULL &&
+                   u->sorted != NULL && u->tensors != NULL && u->place_of != NULL &&
+                   u->ready != NULL && u->asked != NULL && u->levels != NULL && u->errors != NULL &&
+                   u->entries != NULL && u->said != NULL && u->said_sizes != NULL
+               ? GW_OK
+               : GW_FAIL(why, GW_ERR_MEMORY, "no memory for auto");
+}
+
+/* ---- begin ---- */
+
+static uint64_t mix(uint64_t hash, const void *bytes, size_t size)
+{
+    return gw_payload_hash(bytes, size, hash);
+}
+
+/* Of all that the plan hangs on but what is measured. */
+static uint64_t hash_of(const gw_step_auto *u, const gw_cluster *given)
+{
+    const gw_step_auto_config *c = &u->config;
+    const double numbers[] = {(double)c->period, c->alpha, c->limit, (double)c->min_elements,
+                              (double)u->base->n};
+    uint64_t hash = mix(0, numbers, sizeof numbers);
+    for (uint32_t i = 0; i < u->base->n; i++) {
+        const gw_adapted *l = &u->base->layers[i];
+        const uint64_t of_layer[] = {l->layer, l->n, l->uniform};
+        hash = mix(hash, of_layer, sizeof of_layer);
+        for (uint32_t k = 0; k < l->n; k++) {
+            char text[256] = "";
+            (void)gw_params_print(&l->levels[k], text, sizeof text);
+            hash = mix(hash, text, sizeof text);
+        }
+    }
+    for (size_t i = 0; given != NULL && i < given->n_codecs; i++) {
+        const gw_codec_cost *x = &given->codecs[i];
+        for (uint32_t k = 0; k < x->encode.n; k++) {
+            const double point[] = {x->encode.point[k].bytes, x->encode.point[k].seconds};
+            hash = mix(hash, point, sizeof point);
+        }
+        for (uint32_t k = 0; k < x->decode.n; k++) {
+            const double point[] = {x->decode.point[k].bytes, x->decode.point[k].seconds};
+            hash = mix(hash, point, sizeof point);
+        }
+    }
+    return given != NULL ? mix(hash, &given->cpu_workers, sizeof given->cpu_workers) : hash;
+}
+
+/* All ranks dense, by the same settings. */
+static gw_status start(gw_step_auto *u, const gw_cluster *given, gw_why *why)
+{
+    gw_step *s = u->step;
+    static const char *const names[] = {"library version", "settings of auto:"};
+    const uint64_t numbers[GW_STEP_NUMBERS] = {gw_version(), u->base->hash};
+    gw_status status = gw_step_compare_numbers(s, s->side, numbers, names, 2, why);
+    for (uint32_t i = 0; i < u->base->n && status == GW_OK; i++) {
+        u->ways[i].route = u->dense;
+        status = gw_step_set_plan(s, u->base->layers[i].layer, NULL, &u->dense, why);
+    }
+    memcpy(u->chosen, u->ways, u->base->n * sizeof *u->ways);
+    if (status == GW_OK) {
+        status = gw_step_agree(s, why);
+    }
+    if (status == GW_OK && given == NULL) {
+        status = gw_auto_cluster_codecs(u, why);
+    }
+    return status == GW_OK ? gw_step_adapt_run(u->base, why) : status;
+}
+
+static gw_status open_all(gw_step_auto *u, const gw_step_auto_config *config, gw_why *why)
+{
+    gw_status status = gw_route_parse(&u->dense, "dense", why);
+    if (status == GW_OK) {
+        status = complete(u, config, why);
+    }
+    if (status == GW_OK) {
+        status = list_layers(u, why);
+    }
+    if (status == GW_OK) {
+        u->base->window = GW_AUTO_SHARES; /* of copies */
+        status = allocate(u, why);
+    }
+    if (status == GW_OK) {
+        status = gw_auto_cluster_open(u, config->cluster, why);
+    }
+    if (status == GW_OK) {
+        u->base->hash = hash_of(u, config->cluster);
+        status = start(u, config->cluster, why);
+    }
+    return status;
+}
+
+gw_status gw_step_auto_begin(gw_step *s, const gw_step_auto_config *config, gw_why *why)
+{
+    gw_step_adapt *a = NULL;
+    gw_status status = gw_step_failure(s, why);
+    if (status == GW_OK) {
+        status = check(s, config, why);
+    }
+    gw_step_auto *u = status == GW_OK ? calloc(1, sizeof *u) : NULL;
+    if (u == NULL) {
+        return status != GW_OK ? status : GW_FAIL(why, GW_ERR_MEMORY, "no memory for auto");
+    }
+    status = gw_step_adapt_open(s, &a, why);
+    if (a == NULL) {
+        free(u);
+        return status;
+    }
+    a->over = u;
+    u->step = s;
+    u->base = a;
+    u->first = 1;
+    u->ended = u->noise_then = u->squares_then = (double)NAN;
+    u->watch.measured_seconds = (double)NAN;
+    status = status == GW_OK ? open_all(u, config, why) : status;
+    if (status != GW_OK) {
+        gw_step_adapt_end(s);
+        return status;
+    }
+    gw_auto_judge_begin(&u->judge, u->config.limit, u->config.alpha);
+    u->window_from = s->number;
+    gw_auto_begin_round(u, s->number, GW_AUTO_START, 0);
+    u->timing = 1;
+    s->held = 1;
+    return GW_OK;
+}

@@ -1,0 +1,390 @@
+/* What coding and links cost, measured by all ranks at once: what they share they share here too. Every number is agreed
+ * before it counts. */
+#define _POSIX_C_SOURCE 200809L
+#include "step/auto.h"
+
+#include <math.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+/* ---- words with the other ranks ---- */
+
+gw_status gw_auto_gather(gw_step_auto *u, const void *own, size_t bytes, void *all, gw_why *why)
+{
+    gw_step *s = u->step;
+    gw_comm *comm = s->side;
+    gw_request request = NULL;
+    for (uint32_t i = 0; i < comm->ranks; i++) {
+        u->said_sizes[i] = bytes;
+        u->said_sizes[comm->ranks + i] = i * bytes;
+    }
+    gw_status status = comm->table->allgatherv(comm, own, bytes, all, u->said_sizes,
+                                               u->said_sizes + comm->ranks, &request, why);
+    if (status == GW_OK) {
+        status = gw_comm_wait(comm, request, s->config.timeout, why);
+    }
+    if (status != GW_OK) {
+        const gw_why said = *why;
+        gw_step_fail(s, status, &said);
+    }
+    return status;
+}
+
+/* ---- coding ---- */
+
+enum { POINTS = 3 };
+static const size_t SIZES[POINTS] = {1024, 32 * 1024, 256 * 1024};
+static const double LONG_ENOUGH = 0.004; /* seconds of one measurement */
+
+typedef struct coder {
+    gw_params params;
+    int feedback;
+    float *in, *out, *residual, *after;
+    uint8_t *payload;
+    size_t bound, written;
+    gw_workspace workspace;
+} coder;
+
+static gw_status open_coder(coder *c, const gw_params *params, gw_why *why)
+{
+    const size_t most = SIZES[POINTS - 1];
+    size_t bytes = 0;
+    *c = (coder){.params = *params,
+                 .feedback = (gw_params_flags(params) & GW_CODEC_WANTS_FEEDBACK) != 0};
+    gw_status status = gw_payload_bound(params, most, &c->bound);
+    if (status == GW_OK) {
+        status = gw_codec_workspace(params, GW_F32, most, c->feedback, 1, &bytes);
+    }
+    c->in = calloc(4 * most, sizeof *c->in);
+    c->payload = malloc(c->bound + 1);
+    c->workspace = (gw_workspace){malloc(bytes + 1), bytes};
+    if (status != GW_OK || c->in == NULL || c->payload == NULL || c->workspace.data == NULL) {
+        return GW_FAIL(why, status == GW_OK ? GW_ERR_MEMORY : status, "auto: cannot measure '%s'",
+                       gw_codec_name(params->codec));
+    }
+    c->out = c->in + most;
+    c->residual = c->out + most;
+    c->after = c->residual + most;
+    uint32_t state = 1;
+    for (size_t i = 0; i < most; i++) { /* the sum of four: near enough to normal */
+        for (int k = 0; k < 4; k++) {
+            state = state * 1664525U + 1013904223U;
+            c->in[i] += (float)(int32_t)state * 0x1p-31F;
+        }
+    }
+    return GW_OK;
+}
+
+static void close_coder(coder *c)
+{
+    free(c->in);
+    free(c->payload);
+    free(c->workspace.data);
+}
+
+static gw_status code(coder *c, size_t n, int decodes, gw_why *why)
+{
+    static const gw_stream stream = {.seed = 1, .step = 2, .tensor = 3};
+    const gw_exec exec = {.workspace = c->workspace};
+    const gw_tensor in = {c->in, n, GW_F32};
+    gw_tensor out = {c->out, n, GW_F32};
+    return decodes       ? gw_decode(&c->params, &exec, c->payload, c->written, GW_ADD, &out, why)
+           : c->feedback ? gw_encode_feedback(&c->params, &exec, &stream, &in, c->residual,
+                                              c->after, c->payload, c->bound, &c->written, NULL)
+                         : gw_encode(&c->params, &exec, &stream, &in, c->payload, c->bound,
+                                     &c->written, NULL);
+}
+
+/* Seconds of one, on the average over a while: a core that is shared comes and goes. */
+static gw_status time_coding(coder *c, size_t n, int decodes, double *seconds, gw_why *why)
+{
+    gw_status status = code(c, n, decodes, why); /* warms up */
+    const double begin = gw_step_now();
+    uint32_t repeats = 0;
+    for (; status == GW_OK && (repeats < 2 || gw_step_now() - begin < LONG_ENOUGH); repeats++) {
+        status = code(c, n, decodes, why);
+    }
+    *seconds = (gw_step_now() - begin) / repeats;
+    return status;
+}
+
+static gw_status measure_spec(const gw_params *params, double seconds[2 * POINTS], gw_why *why)
+{
+    coder c;
+    gw_status status = open_coder(&c, params, why);
+    for (int i = 0; i < 2 * POINTS && status == GW_OK; i++) {
+        status = time_coding(&c, SIZES[i / 2], i % 2, &seconds[i], why);
+    }
+    close_coder(&c);
+    return status;
+}
+
+/* ---- cores ---- */
+
+static void *work(void *stop)
+{
+    volatile double x = 1;
+    while (!atomic_load_explicit((atomic_int *)stop, memory_order_relaxed)) {
+        for (int i = 0; i < 1000; i++) {
+            x = x * 1.0000001;
+        }
+    }
+    return NULL;
+}
+
+static double compute(void)
+{
+    volatile double x = 1;
+    const double begin = gw_step_now();
+    for (int i = 0; i < 3000000; i++) {
+        x = x * 1.0000001;
+    }
+    return gw_step_now() - begin;
+}
+
+/* How much longer a thread takes beside another one of each rank: from 1.5 times on they take turns on a core. */
+static double crowded(void)
+{
+    atomic_int stop = 0;
+    pthread_t thread;
+    const double alone = compute();
+    if (pthread_create(&thread, NULL, work, &stop) != 0) {
+        return 2;
+    }
+    const double beside = compute();
+    atomic_store(&stop, 1);
+    (void)pthread_join(thread, NULL);
+    return beside / alone;
+}
+
+/* ---- the cluster ---- */
+
+static gw_status check_given(const gw_step_auto *u, const gw_cluster *c, uint32_t near, gw_why *why)
+{
+    const uint32_t ranks = u->step->config.comm->ranks;
+    if ((uint64_t)c->nodes * c->ranks_per_node != ranks || c->ranks_per_node != near ||
+        c->has_gpu) {
+        return GW_FAIL(why, GW_ERR_ARG,
+                       "auto: the cluster has %u nodes of %u ranks%s; this step %u of %u, without",
+                       c->nodes, c->ranks_per_node, c->has_gpu ? " with GPUs" : "", ranks / near,
+                       near);
+    }
+    for (size_t i = 0; i < u->config.n_families; i++) {
+        size_t k = 0;
+        while (k < c->n_codecs && c->codecs[k].params.codec != u->families[i].codec) {
+            k++;
+        }
+        if (k == c->n_codecs) {
+            return GW_FAIL(why, GW_ERR_ARG, "auto: the cluster does not say what '%s' costs",
+                           gw_codec_name(u->families[i].codec));
+        }
+    }
+    return GW_OK;
+}
+
+/* Levels whose costs stand for their family's: one, and of a codec with a density, on which they hang, the least and ten
+ * times that. */
+static uint32_t list_coded(const gw_step_auto *u, gw_params *out)
+{
+    uint32_t n = 0;
+    for (size_t i = 0; i < u->config.n_families; i++) {
+        const gw_params *family = &u->families[i];
+        out[n++] = *family;
+        for (size_t k = 0; k < gw_codec_param_count(family->codec); k++) {
+            if (strcmp(gw_codec_param(family->codec, k)->name, "density") == 0) {
+                out[n] = *family;
+                out[n++].value[k] = fmin(10 * family->value[k], 0.5);
+            }
+        }
+    }
+    return n;
+}
+
+enum { MOST_PROBE = 1 << 20 };
+
+gw_status gw_auto_cluster_open(gw_step_auto *u, const gw_cluster *given, gw_why *why)
+{
+    const gw_step_config *config = &u->step->config;
+    const uint32_t ranks = config->comm->ranks, k = config->ranks_per_node;
+    const uint32_t near = k != 0 && ranks % k == 0 ? k : 1;
+    const gw_cluster_link none = {.rate = 1e12};
+    gw_params coded[GW_AUTO_CODECS];
+    gw_status status = given != NULL ? check_given(u, given, near, why) : GW_OK;
+    if (status != GW_OK) {
+        return status;
+    }
+    u->cluster = given != NULL ? *given
+                               : (gw_cluster){.nodes = ranks / near,
+                                              .ranks_per_node = near,
+                                              .intra = none,
+                                              .inter = none,
+                                              .n_codecs = list_coded(u, coded)};
+    u->cluster.name = "as measured";
+    u->cluster.collectives = NULL; /* links are measured anew, as time goes on */
+    u->cluster.n_collectives = 0;
+    u->codecs = calloc(u->cluster.n_codecs + 1, sizeof *u->codecs);
+    u->probe = calloc(2, MOST_PROBE + 64 * (size_t)ranks);
+    u->probe_sizes = calloc(2 * (size_t)ranks, sizeof *u->probe_sizes);
+    u->probe_said = calloc((size_t)ranks * (2 * POINTS * GW_AUTO_CODECS + 1), sizeof(double));
+    if (u->codecs == NULL || u->probe == NULL || u->probe_sizes == NULL || u->probe_said == NULL) {
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory to measure links");
+    }
+    if (given != NULL) {
+        memcpy(u->codecs, given->codecs, given->n_codecs * sizeof *u->codecs);
+    }
+    u->cluster.codecs = u->codecs;
+    return GW_OK;
+}
+
+gw_status gw_auto_cluster_codecs(gw_step_auto *u, gw_why *why)
+{
+    enum { WIDTH = 2 * POINTS };
+    const uint32_t ranks = u->step->config.comm->ranks;
+    gw_params coded[GW_AUTO_CODECS];
+    const size_t n = list_coded(u, coded), numbers = n * WIDTH + 1;
+    double own[GW_AUTO_CODECS * WIDTH + 1] = {0};
+    gw_status status = GW_OK;
+    for (size_t i = 0; i < n && status == GW_OK; i++) {
+        status = measure_spec(&coded[i], own + i * WIDTH, why);
+    }
+    own[n * WIDTH] = crowded();
+    const gw_status others = gw_auto_gather(u, own, numbers * sizeof *own, u->probe_said, why);
+    if (status != GW_OK || others != GW_OK) {
+        return status != GW_OK ? status : others;
+    }
+    for (size_t i = 0; i < numbers; i++) {
+        own[i] = 0;
+        for (uint32_t r = 0; r < ranks; r++) {
+            own[i] += u->probe_said[r * numbers + i] / ranks;
+        }
+    }
+    u->cluster.cpu_workers = own[n * WIDTH] < 1.5 ? 1 : 0;
+    for (size_t i = 0; i < n; i++) {
+        gw_codec_cost *c = &u->codecs[i];
+        *c = (gw_codec_cost){.params = coded[i], .device = GW_DEVICE_CPU};
+        c->encode.n = c->decode.n = POINTS;
+        for (int k = 0; k < POINTS; k++) {
+            const double bytes = 4 * (double)SIZES[k];
+            c->encode.point[k] =
+                (gw_cost_point){.bytes = bytes, .seconds = own[i * WIDTH + 2 * (size_t)k]};
+            c->decode.point[k] =
+                (gw_cost_point){.bytes = bytes, .seconds = own[i * WIDTH + 2 * (size_t)k + 1]};
+        }
+    }
+    return GW_OK;
+}
+
+/* ---- links ---- */
+
+enum { SHORT = 64, REPEATS = 3 };
+static const double MOST_SECONDS = 0.15; /* of all repeats of a link */
+
+/* As a step waits. */
+static gw_status nap(gw_comm *comm, gw_request request, double timeout, gw_why *why)
+{
+    const struct timespec length = {0, 50000};
+    const double begun = gw_step_now();
+    int done = 0;
+    gw_status status = comm->table->test(comm, request, &done, why);
+    while (status == GW_OK && !done) {
+        if (gw_step_now() - begun > timeout) {
+            return GW_FAIL(why, GW_ERR_TIMEOUT, "auto: a link does not answer");
+        }
+        (void)nanosleep(&length, NULL);
+        status = comm->table->test(comm, request, &done, why);
+    }
+    return status;
+}
+
+/* Seconds of the slowest rank, for an all-to-all of so many bytes to each other member. */
+static gw_status once(gw_step_auto *u, gw_comm *comm, size_t piece, double *seconds, gw_why *why)
+{
+    const uint32_t ranks = u->step->config.comm->ranks;
+    double zero = 0;
+    gw_status status = gw_auto_gather(u, &zero, sizeof zero, u->probe_said, why); /* together */
+    if (status != GW_OK) {
+        return status;
+    }
+    gw_request request = NULL;
+    size_t *sizes = u->probe_sizes, *at = sizes + comm->ranks;
+    for (uint32_t i = 0; i < comm->ranks; i++) {
+        sizes[i] = i == comm->rank ? 0 : piece;
+        at[i] = i * piece;
+    }
+    uint8_t *receive = u->probe + MOST_PROBE + 64 * (size_t)ranks;
+    const double begin = gw_step_now();
+    status = comm->table->alltoallv(comm, u->probe, sizes, at, receive, sizes, at, &request, why);
+    if (status == GW_OK) {
+        status = nap(comm, request, u->step->config.timeout, why);
+    }
+    double own = gw_step_now() - begin;
+    if (status != GW_OK) {
+        const gw_why said = *why;
+        gw_step_fail(u->step, status, &said);
+        return status;
+    }
+    own = u->link != NULL ? u->link(u->test_context, (double)piece * (comm->ranks - 1)) : own;
+    status = gw_auto_gather(u, &own, sizeof own, u->probe_said, why);
+    *seconds = 0;
+    for (uint32_t r = 0; r < ranks && status == GW_OK; r++) {
+        *seconds = u->probe_said[r] > *seconds ? u->probe_said[r] : *seconds;
+    }
+    return status;
+}
+
+/* Two sizes: how long next to nothing takes, and how much longer what takes long. All ranks go by the same numbers, so
+ * that all make as many. */
+static gw_status measure_link(gw_step_auto *u, gw_comm *comm, uint32_t repeats,
+                              gw_cluster_link *link, gw_why *why)
+{
+    const size_t most = MOST_PROBE / comm->ranks;
+    double few[REPEATS], many[REPEATS], spent = 0;
+    size_t piece = most / 16 > SHORT ? most / 16 : 2 * SHORT;
+    uint32_t n = 0;
+    gw_status status = GW_OK;
+    for (int i = 0; i < REPEATS && status == GW_OK; i++) {
+        status = once(u, comm, SHORT, &few[i], why);
+    }
+    const double latency = status == GW_OK ? gw_auto_median(few, REPEATS) : 0;
+    while (status == GW_OK && n < repeats && (n == 0 || spent < MOST_SECONDS)) {
+        status = once(u, comm, piece, &many[n], why);
+        spent += many[n];
+        if (n == 0 && many[0] < 8 * latency && many[0] < 0.02 && piece * 4 <= most) {
+            piece *= 4;
+            continue;
+        }
+        n++;
+    }
+    if (status == GW_OK) {
+        const double longer = gw_auto_median(many, n) - latency;
+        link->latency = latency;
+        link->rate = (double)(piece - SHORT) * (comm->ranks - 1) / (longer > 1e-7 ? longer : 1e-7);
+    }
+    return status;
+}
+
+gw_status gw_auto_cluster_links(gw_step_auto *u, int short_look, gw_why *why)
+{
+    const gw_lane *lane = &u->step->lanes[0].groups;
+    gw_cluster *c = &u->cluster;
+    const uint32_t repeats = short_look ? 1 : REPEATS;
+    gw_status status = GW_OK;
+    if (c->nodes == 1 || c->ranks_per_node == 1) {
+        return lane->flat->ranks < 2 ? GW_OK
+                                     : measure_link(u, lane->flat, repeats,
+                                                    c->nodes == 1 ? &c->intra : &c->inter, why);
+    }
+    status = measure_link(u, lane->intra, repeats, &c->intra, why);
+    if (status == GW_OK) {
+        status = measure_link(u, lane->inter, repeats, &c->inter, why);
+        c->inter.rate *= c->ranks_per_node; /* all of a node at once: they share it */
+    }
+    return status;
+}
+
+const gw_cluster_link *gw_auto_link(const gw_step_auto *u)
+{
+    return u->cluster.nodes > 1 ? &u->cluster.inter : &u->cluster.intra;
+}

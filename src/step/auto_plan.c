@@ -1,0 +1,208 @@
+/* The plan, by the thread beside training: from tables, job and cluster that all ranks have alike. */
+#include "step/auto.h"
+
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double LEAST_GAIN = 0.03; /* of a step, below which nothing is touched */
+static const double SLACK = 0.1;       /* of the budget: tables of one step differ from another's */
+
+/* ---- what is asked ---- */
+
+/* Of a layer's levels those whose error alone is within the limit, and the default. */
+static void ask_layer(gw_step_auto *u, const gw_adapted *l, gw_joint_tensor *to, uint32_t *used)
+{
+    const double *errors = u->table + l->at + 1;
+    *to = (gw_joint_tensor){.levels = u->levels + *used, .errors = u->errors + *used};
+    for (uint32_t i = 0; i < l->n; i++) {
+        if (i != l->uniform && errors[i] * errors[i] > u->config.limit * u->noise_then) {
+            continue;
+        }
+        to->uniform = i == l->uniform ? to->n : to->uniform;
+        u->levels[*used] = l->levels[i];
+        u->errors[(*used)++] = errors[i];
+        to->n++;
+    }
+}
+
+/* A layer that was never measured stays as it is. */
+static void ask(gw_step_auto *u)
+{
+    uint32_t used = 0;
+    for (size_t i = 0; i < u->job.n; i++) {
+        const uint32_t place = u->place_of[i];
+        const gw_adapted *l = place != UINT32_MAX ? &u->base->layers[place] : NULL;
+        u->asked[i] = (gw_joint_tensor){.n = 0};
+        if (l != NULL && u->table[l->at] > 0) {
+            ask_layer(u, l, &u->asked[i], &used);
+        }
+    }
+}
+
+/* With links of `factor` times their rate. */
+static gw_status solve(gw_step_auto *u, double factor, gw_plan **plan, gw_joint_report *report,
+                       gw_why *why)
+{
+    gw_cluster cluster = u->cluster;
+    gw_cluster_link *link = cluster.nodes > 1 ? &cluster.inter : &cluster.intra;
+    link->rate *= factor;
+    const gw_joint_request request = {.tensors = u->asked,
+                                      .n_tensors = u->job.n,
+                                      .alpha = u->next.alpha * u->uniform_hops,
+                                      .devices = GW_DEVICE_CPU,
+                                      .no_fusion = 1};
+    return gw_joint_create(&u->job, &cluster, &request, plan, report, why);
+}
+
+static double step_with(gw_step_auto *u, double factor)
+{
+    gw_plan *plan = NULL;
+    gw_joint_report report;
+    const gw_status status = solve(u, factor, &plan, &report, NULL);
+    gw_plan_destroy(plan);
+    return status == GW_OK ? report.step : (double)NAN;
+}
+
+/* ---- what it says ---- */
+
+static double error_of(const gw_step_auto *u, uint32_t place, const gw_auto_way *way)
+{
+    const gw_adapted *l = &u->base->layers[place];
+    const double *errors = u->table + l->at + 1;
+    for (uint32_t i = 0; i < l->n && gw_route_encodes(&way->route) != 0; i++) {
+        if (gw_params_equal(&l->levels[i], &way->params)) {
+            return errors[i];
+        }
+    }
+    return 0;
+}
+
+/* Errors of all layers by these ways; *lost: their squares. */
+static double errors_of(const gw_step_auto *u, const gw_auto_way *ways, double *lost)
+{
+    double sum = 0;
+    *lost = 0;
+    for (uint32_t i = 0; i < u->base->n; i++) {
+        const double error = error_of(u, i, &ways[i]), hops = gw_route_encodes(&ways[i].route);
+        sum += hops * error;
+        *lost += hops * error * error;
+    }
+    return sum;
+}
+
+static gw_status predict(gw_step_auto *u, const gw_auto_way *ways, double *seconds, gw_why *why)
+{
+    for (size_t i = 0; i < u->job.n; i++) {
+        const uint32_t place = u->place_of[i];
+        u->entries[i] =
+            (gw_plan_entry){.tensor = (uint32_t)i, .bucket = (uint32_t)i, .route = u->dense};
+        if (place != UINT32_MAX) {
+            u->entries[i].params = ways[place].params;
+            u->entries[i].route = ways[place].route;
+        }
+    }
+    return gw_plan_predict(&u->job, &u->cluster, u->entries, u->job.n, 0, seconds, why);
+}
+
+static gw_status take(gw_step_auto *u, const gw_plan *plan, gw_why *why)
+{
+    for (size_t i = 0; i < gw_plan_count(plan); i++) {
+        gw_plan_entry e;
+        const gw_status status = gw_plan_entry_at(plan, i, &e);
+        if (status != GW_OK) {
+            return GW_FAIL(why, status, "auto: a plan without entry %zu", i);
+        }
+        const uint32_t place = u->place_of[e.tensor];
+        if (place == UINT32_MAX) {
+            continue;
+        }
+        const int coded = gw_route_encodes(&e.route) != 0;
+        u->chosen[place] = (gw_auto_way){.params = coded ? e.params : (gw_params){.codec = NULL},
+                                         .route = e.route};
+    }
+    return GW_OK;
+}
+
+static int same_way(const gw_auto_way *a, const gw_auto_way *b)
+{
+    return gw_params_equal(&a->params, &b->params) && gw_route_equal(&a->route, &b->route);
+}
+
+/* What is chosen binds, or what is in force stays. */
+static gw_status decide(gw_step_auto *u, const gw_joint_report *report, gw_why *why)
+{
+    gw_auto_decision *d = &u->next;
+    double now = 0, lost = 0;
+    gw_status status = predict(u, u->ways, &now, why);
+    if (status == GW_OK) {
+        status = predict(u, u->chosen, &d->predicted_seconds, why); /* as it will run */
+    }
+    const double error = errors_of(u, u->ways, &lost);
+    d->error = errors_of(u, u->chosen, &u->lost);
+    d->changed = 0;
+    for (uint32_t i = 0; i < u->base->n; i++) {
+        d->changed += !same_way(&u->ways[i], &u->chosen[i]);
+    }
+    d->budget = report->budget;
+    d->dense_seconds = report->dense;
+    d->bound_seconds = report->lower_bound;
+    const int above = error > (1 + SLACK) * d->budget;
+    const int small = !above && d->predicted_seconds > (1 - LEAST_GAIN) * now;
+    d->outcome = d->changed == 0 ? GW_AUTO_SAME : small ? GW_AUTO_SMALL_GAIN : GW_AUTO_SWITCHED;
+    if (d->outcome != GW_AUTO_SWITCHED) {
+        memcpy(u->chosen, u->ways, u->base->n * sizeof *u->ways);
+        d->changed = 0;
+        d->predicted_seconds = now;
+        d->error = error;
+        u->lost = lost;
+    }
+    return status;
+}
+
+static gw_status plan_all(gw_step_auto *u, gw_why *why)
+{
+    gw_plan *plan = NULL;
+    gw_joint_report report;
+    if (u->base->mean[GW_TABLE_STATUS] != 0) {
+        return GW_FAIL(why, GW_ERR_STATE, "a rank could not measure its layers: all stays");
+    }
+    ask(u);
+    gw_status status = GW_OK;
+    for (int again = 1; again && status == GW_OK;) {
+        status = solve(u, 1, &plan, &report, why);
+        if (status == GW_OK) {
+            status = take(u, plan, why);
+        }
+        gw_plan_destroy(plan);
+        plan = NULL;
+        double lost = 0;
+        (void)errors_of(u, u->chosen, &lost);
+        again = lost > u->config.limit * u->noise_then && u->next.alpha > GW_AUTO_LEAST_ALPHA;
+        u->next.alpha = again ? fmax(u->next.alpha / 2, GW_AUTO_LEAST_ALPHA) : u->next.alpha;
+    }
+    if (status == GW_OK) {
+        status = decide(u, &report, why);
+    }
+    if (status == GW_OK) {
+        const gw_comm *comm = u->step->config.comm; /* one rank is enough for each */
+        u->base->more[0] = comm->rank == 1 % comm->ranks ? step_with(u, 0.5) : (double)NAN;
+        u->base->more[1] = comm->rank == 2 % comm->ranks ? step_with(u, 2) : (double)NAN;
+    }
+    return status;
+}
+
+void gw_step_auto_choose(gw_step_auto *u)
+{
+    const double begin = gw_step_now();
+    gw_why why = {""};
+    const gw_status status = plan_all(u, &why);
+    if (status != GW_OK) {
+        u->next.outcome = GW_AUTO_FAILED;
+        u->next.changed = 0;
+        memcpy(u->chosen, u->ways, u->base->n * sizeof *u->ways);
+        u->next.error = errors_of(u, u->ways, &u->lost);
+    }
+    gw_auto_describe(u, &why);
+    u->base->next.solve_seconds = gw_step_now() - begin;
+}
