@@ -16,7 +16,8 @@ from . import plan as _plan
 from .library import GradwireError, version
 from .session import Session, gather, say_together
 
-__all__ = ["GradwireError", "attach", "detach", "load_state_dict", "profile", "state_dict", "stats", "summary", "version"]
+__all__ = ["GradwireError", "attach", "detach", "load_state_dict", "profile", "state_dict", "stats", "summary", "tell_loss",
+           "version"]
 
 _attached = []  # in the order of attach
 
@@ -35,8 +36,9 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
            threads=1, piece=1 << 21, scaler=None, residual=None, replicas=None, writer=None, quiet=False):
     """From now on the model's gradients go through gradwire. All ranks call it, with the same arguments.
 
-    what         a codec ("natural:bits=8", "adacomp", "dense", ...), a plan file (.json), or "adapt/dither:bits=4": every layer its
-                 own level of the codec, chosen again and again at no more error than this one everywhere
+    what         a codec ("natural:bits=8", "adacomp", "dense", ...), a plan file (.json), "adapt/dither:bits=4": every layer its
+                 own level of the codec, chosen again and again at no more error than this one everywhere, or "auto": every layer's
+                 codec and route, planned from measured steps and links and watched (docs/auto.md)
     route        how compressed layers go ("sra", "gather", ...); by default the codec's usual way
     rules        {pattern of parameter names: codec}, the last that fits counts: {"embed.*": "topk", "head.*": "dense"}
     dense_below  layers of fewer elements go together, uncompressed; so do vectors (biases, norms) of any size
@@ -57,7 +59,7 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
 
         if route is not None or scaler is not None:
             raise GradwireError("route= and scaler= are for DDP: a shard's route is half of sra")
-        if _plan.adapts(what):
+        if _plan.chooser(what) is not None:
             raise GradwireError("levels are chosen under DDP only: give fully_shard one codec")
         hook = fsdp.Fsdp(model, what, rules, dense_below, residual, replicas, options)
         attached = _Attached(model, hook, hook, what, quiet)
@@ -95,8 +97,7 @@ def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet,
         device.warn(reasons)
     # a plan decides for small layers too; else they go together
     fuse_below = 0 if _plan.is_file(what) else dense_below
-    session = Session(layers, group, fuse_below=fuse_below, scaler=scaler, device=where, adapt=what if _plan.adapts(what) else None,
-                      **options)
+    session = Session(layers, group, fuse_below=fuse_below, scaler=scaler, device=where, chooser=_plan.chooser(what), spec=what, **options)
     hook.use(session, parameters)
     return _Attached(model, hook, session, what, quiet)
 
@@ -128,7 +129,7 @@ def state_dict(model=None):
     session = _find(model).session
     state = {"format": "gradwire.state/1", "world": session.ranks, "rank": session.rank, "step": session.number,
              "residuals": session.save()}
-    if session.adapts:
+    if session.chooser is not None:
         state["levels"] = session.save_levels()
     return state
 
@@ -152,7 +153,15 @@ def load_state_dict(state, model=None):
     say_together(session.group, prepare)
     own = next((s for s in states if s["world"] == session.ranks and s["rank"] == session.rank), {})
     return session.load(states[0]["world"], states[0]["step"], {s["rank"]: s["residuals"] for s in states},
-                        own.get("levels") if session.adapts else None)  # other ranks: levels begin with the default
+                        own.get("levels") if session.chooser is not None else None)  # other ranks: levels begin with the default
+
+
+def tell_loss(loss, model=None):
+    """After a step, by every rank: lets "auto" see a loss that diverges, and go uncompressed until it is back."""
+    session = _find(model).session
+    if session.chooser != "auto":
+        raise GradwireError("only \"auto\" looks at the loss")
+    session.tell_loss(loss)
 
 
 # ---- statistics ----
@@ -167,8 +176,8 @@ def stats(model=None, layers=False):
              "decode_seconds": totals.decode_seconds, "exchange_seconds": totals.exchange_seconds,
              "ratio": totals.dense_bytes_sent / totals.bytes_sent if totals.bytes_sent else 1.0,
              **attached.session.where()}
-    if attached.session.adapts:
-        found["adapt"] = attached.session.last_choice()
+    if attached.session.chooser is not None:
+        found[attached.session.chooser] = attached.session.last_choice()
     if layers:
         found["layers"] = attached.session.stats_of_layers()
     return found

@@ -139,7 +139,7 @@ class AllReduce:
 class Fsdp:
     """All of an attached module. To others it looks like one session."""
 
-    adapts = False  # every group of layers would have a budget of its own
+    chooser = None  # every group of layers would have a budget of its own
 
     def __init__(self, module, what, rules, dense_below, residual, replicas, options):
         found = groups_of(module)

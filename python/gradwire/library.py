@@ -92,6 +92,19 @@ class Decision(Structure):
                 ("waited", c_uint32), ("measure_seconds", c_double), ("solve_seconds", c_double), ("text", c_char * 256)]
 
 
+class AutoSpec(Structure):
+    _fields_ = [("families", Params * 8), ("n_families", c_size_t), ("period", c_uint64), ("alpha", c_double), ("limit", c_double)]
+
+
+class AutoDecision(Structure):
+    _fields_ = [("step", c_uint64), ("bound_at", c_uint64), ("reason", c_int), ("outcome", c_int), ("predicted_seconds", c_double),
+                ("dense_seconds", c_double), ("bound_seconds", c_double), ("half_seconds", c_double), ("double_seconds", c_double),
+                ("alpha", c_double), ("budget", c_double), ("error", c_double), ("noise_ratio", c_double),
+                ("link_bytes_per_second", c_double), ("latency_seconds", c_double), ("bytes", c_uint64), ("dense_bytes", c_uint64),
+                ("measure_seconds", c_double), ("solve_seconds", c_double), ("changed", c_uint32), ("waited", c_uint32),
+                ("text", c_char * 320)]
+
+
 class Range(Structure):
     _fields_ = [("first", c_uint64), ("count", c_uint64)]
 
@@ -126,11 +139,17 @@ _SIGNATURES = {
     "gw_step_stats": (c_int, [c_void_p, c_uint32, POINTER(LayerStats)]),
     "gw_step_planned": (c_int, [c_void_p, c_uint32, POINTER(Params), POINTER(Route)]),
     "gw_adapt_spec_parse": (c_int, [c_char_p, POINTER(AdaptSpec), _why]),
-    "gw_step_adapt_begin_spec": (c_int, [c_void_p, c_char_p, _why]),
     "gw_step_adapt_last": (c_int, [c_void_p, POINTER(c_uint64), POINTER(Decision)]),
-    "gw_step_adapt_save_bytes": (c_int, [c_void_p, POINTER(c_size_t), _why]),
-    "gw_step_adapt_save": (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_size_t), _why]),
-    "gw_step_adapt_load": (c_int, [c_void_p, c_void_p, c_size_t, _why]),
+    "gw_auto_spec_parse": (c_int, [c_char_p, POINTER(AutoSpec), _why]),
+    "gw_auto_reason_name": (c_char_p, [c_int]),
+    "gw_auto_outcome_name": (c_char_p, [c_int]),
+    "gw_step_auto_last": (c_int, [c_void_p, POINTER(c_uint64), POINTER(AutoDecision)]),
+    "gw_step_auto_loss": (c_int, [c_void_p, c_double]),
+    **{f"gw_step_{chooser}_{call}": signature for chooser in ("adapt", "auto") for call, signature in (
+        ("begin_spec", (c_int, [c_void_p, c_char_p, _why])),
+        ("save_bytes", (c_int, [c_void_p, POINTER(c_size_t), _why])),
+        ("save", (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_size_t), _why])),
+        ("load", (c_int, [c_void_p, c_void_p, c_size_t, _why])))},
     "gw_step_feedback": (c_void_p, [c_void_p]),
     "gw_step_number": (c_uint64, [c_void_p]),
     "gw_step_set_number": (None, [c_void_p, c_uint64]),
@@ -189,6 +208,12 @@ def parse_params(spec):
 def parse_adapt(text):
     spec, why = AdaptSpec(), Why()
     check(lib.gw_adapt_spec_parse(text.encode(), byref(spec), byref(why)), why)
+    return spec
+
+
+def parse_auto(text):
+    spec, why = AutoSpec(), Why()
+    check(lib.gw_auto_spec_parse(text.encode(), byref(spec), byref(why)), why)
     return spec
 
 

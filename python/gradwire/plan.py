@@ -3,7 +3,7 @@
 import fnmatch
 import json
 
-from .library import FLAG_ROUNDS, FLAG_WANTS_FEEDBACK, GradwireError, lib, parse_adapt, parse_params, parse_route
+from .library import FLAG_ROUNDS, FLAG_WANTS_FEEDBACK, GradwireError, lib, parse_adapt, parse_auto, parse_params, parse_route
 from ctypes import byref
 
 
@@ -40,8 +40,10 @@ def is_file(what):
     return what.endswith(".json")
 
 
-def adapts(what):
-    return what.startswith(("adapt:", "adapt/"))
+def chooser(what):
+    """Who chooses levels while training: "adapt" (bytes), "auto" (time and error), or None."""
+    name = what.replace("/", ":").split(":")[0]
+    return name if name in ("adapt", "auto") else None
 
 
 def choose(layers, what, route, rules, dense_below):
@@ -50,8 +52,13 @@ def choose(layers, what, route, rules, dense_below):
         if route is not None or rules:
             raise GradwireError("a plan file says all: route and rules cannot stand beside it")
         return follow(layers, read(what), what)
-    if adapts(what):
+    if chooser(what) == "adapt":
         what = parse_adapt(what).uniform.decode()  # to begin with
+    if chooser(what) == "auto":
+        parse_auto(what)
+        if route is not None or rules:
+            raise GradwireError("auto finds routes and codecs: route and rules cannot stand beside it")
+        what = "dense"  # to begin with
     Layer("", (2, 2), None, 4).go(what, route)  # a wrong spec is one even if no layer is large enough
     matched = set()
     for layer in layers:

@@ -10,7 +10,7 @@ import torch
 import torch.distributed as dist
 
 from .carrier import Carrier
-from .library import BF16, ERR_TIMEOUT, F16, F32, GradwireError, Blob, Decision, LayerStats, Params, Place, Route, StepConfig, StepResult
+from .library import BF16, ERR_TIMEOUT, F16, F32, GradwireError, AutoDecision, Blob, Decision, LayerStats, Params, Place, Route, StepConfig, StepResult
 from .library import Tensor, Told, Why, check, lib, parse_params, parse_route, print_params
 
 DTYPES = {torch.float32: F32, torch.float16: F16, torch.bfloat16: BF16}
@@ -115,7 +115,7 @@ class Session:
     """Layers are told apart by number: their place in `layers`, which is the order of the wire at first."""
 
     def __init__(self, layers, group, *, seed, timeout, lanes, threads, piece, fuse_below, scaler=None, measure_error=False,
-                 sharded=False, total=False, carrier=None, device=None, adapt=None):
+                 sharded=False, total=False, carrier=None, device=None, chooser=None, spec=None):
         self.layers, self.scaler, self.totals = layers, scaler, Totals()
         self.device, self._pinned = device, {}  # pinned: of gradients on a device that are coded here, by layer
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
@@ -135,13 +135,16 @@ class Session:
             check(lib.gw_step_create(byref(config), byref(self._step), byref(why)), why)
             self._add_layers()
             self._agree()
-            self.adapts = adapt is not None
-            if self.adapts:
-                check(lib.gw_step_adapt_begin_spec(self._step, adapt.encode(), byref(why)), why)
+            self.chooser = chooser
+            if chooser is not None:
+                check(self._choosing("begin_spec")(self._step, spec.encode(), byref(why)), why)
         except GradwireError:
             self._free()
             raise
         self._posted, self._finisher, self._moved = queue.SimpleQueue(), None, []
+
+    def _choosing(self, call):
+        return getattr(lib, f"gw_step_{self.chooser}_{call}")
 
     def _add_layers(self):
         why, number = Why(), c_uint32()
@@ -298,11 +301,11 @@ class Session:
         return blob
 
     def save_levels(self):
-        """What choosing levels needs to go on bit for bit."""
+        """What choosing needs to go on."""
         why, size = Why(), c_size_t()
-        check(lib.gw_step_adapt_save_bytes(self._step, byref(size), byref(why)), why)
+        check(self._choosing("save_bytes")(self._step, byref(size), byref(why)), why)
         blob = torch.empty(size.value, dtype=torch.uint8)
-        check(lib.gw_step_adapt_save(self._step, blob.data_ptr(), size.value, byref(size), byref(why)), why)
+        check(self._choosing("save")(self._step, blob.data_ptr(), size.value, byref(size), byref(why)), why)
         return blob[:size.value]
 
     def load(self, world, number, blobs, levels=None):
@@ -318,7 +321,7 @@ class Session:
         array = (Blob * max(len(held), 1))(*[Blob(b.data_ptr(), b.numel()) for b in held])
         lib.gw_step_set_number(self._step, number)
         if levels is not None:
-            check(lib.gw_step_adapt_load(self._step, levels.data_ptr(), levels.numel(), byref(why)), why)
+            check(self._choosing("load")(self._step, levels.data_ptr(), levels.numel(), byref(why)), why)
         self._agree()
         told = Told()
         check(lib.gw_feedback_load(self._feedback(), world, array, len(held), byref(told), byref(why)), why)
@@ -337,11 +340,23 @@ class Session:
         return stats
 
     def last_choice(self):
-        """How often levels were chosen, and what came of the last time."""
-        n, decision = c_uint64(), Decision()
+        """How often was chosen, and what came of the last time."""
+        n = c_uint64()
+        if self.chooser == "auto":
+            decision = AutoDecision()
+            check(lib.gw_step_auto_last(self._step, byref(n), byref(decision)), Why())
+            return {"decisions": n.value, "reason": lib.gw_auto_reason_name(decision.reason).decode() if n.value else None,
+                    "outcome": lib.gw_auto_outcome_name(decision.outcome).decode() if n.value else None,
+                    "words": decision.text.decode("utf-8", "replace"),
+                    **{name: getattr(decision, name) for name in ("step", "bound_at", "predicted_seconds", "dense_seconds", "bytes",
+                                                                  "dense_bytes", "alpha", "budget", "error", "noise_ratio")}}
+        decision = Decision()
         check(lib.gw_step_adapt_last(self._step, byref(n), byref(decision)), Why())
         return {"decisions": n.value, "bytes": decision.bytes, "uniform_bytes": decision.uniform_bytes,
                 "error": decision.error, "budget": decision.budget, "words": decision.text.decode("utf-8", "replace")}
+
+    def tell_loss(self, loss):
+        check(lib.gw_step_auto_loss(self._step, float(loss)), Why())
 
     def spec_of(self, layer):
         params, route = Params(), Route()

@@ -32,8 +32,44 @@ def test_every_codec_with_2_ranks():
     ranks.run(2, every_codec)
 
 
+def test_auto_with_2_ranks():
+    ranks.run(2, planned_by_auto)
+
+
 def test_every_codec_with_4_ranks():
     ranks.run(4, every_codec)
+
+
+def planned_by_auto(rank, n):
+    """What is planned hangs on measured times; that all ranks plan it, and that nothing is lost over a restart, does not."""
+    model = models.mixed()
+    ddp = models.ddp(model)
+    gradwire.attach(ddp, "auto:period=40", dense_below=200, quiet=True)
+
+    def check(m):
+        ranks.same_everywhere(ranks.flat_gradients(m), "gradients, auto")
+        gradwire.tell_loss(1.0 + rank)
+
+    models.train(ddp, models.batches(rank), 20, after_backward=check)
+    choice = gradwire.stats(ddp)["auto"]
+    assert choice["decisions"] >= 1 and choice["reason"] == "start" and choice["words"], choice
+    assert choice["error"] <= choice["budget"] and choice["bound_at"] <= 20 and choice["predicted_seconds"] > 0, choice
+    specs = [layer["spec"] for layer in gradwire.stats(ddp, layers=True)["layers"]]
+    state = gradwire.state_dict(ddp)
+    gradwire.detach(ddp)
+    gradwire.attach(ddp, "auto:period=40", dense_below=200, quiet=True)
+    gradwire.load_state_dict(state)
+    assert specs == [layer["spec"] for layer in gradwire.stats(ddp, layers=True)["layers"]], "another plan after a restart"
+    models.train(ddp, models.batches(rank), 4, after_backward=check)
+    ranks.same_everywhere(ranks.flat(model), "auto, resumed")
+    gradwire.detach(ddp)
+    for what, options, words in (("auto:alpha=-1", {}, "alpha"), ("auto", {"rules": {"*": "dense"}}, "rules"), ("auto/lowrank:rank=2", {}, "lowrank")):
+        try:
+            gradwire.attach(models.ddp(models.mixed()), what, **options)
+        except gradwire.GradwireError as error:
+            assert words in str(error), error
+        else:
+            raise AssertionError(f"{what} was taken")
 
 
 def chosen_levels(rank, n):
