@@ -58,6 +58,21 @@ void gw_auto_begin_round(gw_step_auto *u, uint64_t start, gw_auto_reason reason,
     gw_auto_say_reason(u);
 }
 
+/* How much more a codec with feedback loses once its residual has filled up than of a gradient alone: a number waits some
+ * 1/(2 density) steps, and what waits adds up as noise does. */
+static double waiting(const gw_params *p)
+{
+    if (p->codec == NULL || (gw_params_flags(p) & GW_CODEC_WANTS_FEEDBACK) == 0) {
+        return 1;
+    }
+    for (size_t i = 0; i < gw_codec_param_count(p->codec); i++) {
+        if (strcmp(gw_codec_param(p->codec, i)->name, "density") == 0) {
+            return sqrt(fmax(0.5 / p->value[i], 1));
+        }
+    }
+    return 2;
+}
+
 /* Means of layers that could be measured; what is not finite, or zero everywhere, leaves what is known. */
 static void keep_tables(gw_step_auto *u)
 {
@@ -66,6 +81,11 @@ static void keep_tables(gw_step_auto *u)
         const gw_adapted *l = &a->layers[i];
         if (isfinite(a->mean[l->at]) && a->mean[l->at] > 0) {
             memcpy(u->table + l->at, a->mean + l->at, (1 + (size_t)l->n) * sizeof *u->table);
+            for (uint32_t k = 0; k < l->n;
+                 k++) { /* with its own residual it was measured as it is */
+                const int own = l->levels[k].codec == u->ways[i].params.codec;
+                u->table[l->at + 1 + k] *= own ? 1 : waiting(&l->levels[k]);
+            }
         }
     }
     double noise = 0, squares = 0;
