@@ -158,7 +158,7 @@ function autoWay(parent, way, several) {
     way.label, a, inks([a]), events(), longWords);
   const pair = add(parent, "div", { class: "pair" }), at = (part) => watch.map((w) => [w[0], w[part]]), of = (part, by) => decisions.map((d) => [d[by], d[part]]);
   const next = () => add(pair, "figure");
-  stepsChart(next(), "A step, predicted and measured", "Measured: the median of a window, slowest rank.", [{ label: "measured", look: 1, points: at(1) },
+  stepsChart(next(), "A step, predicted and measured", "Measured: the median of a window, mean over ranks.", [{ label: "measured", look: 1, points: at(1) },
     { label: "predicted", look: 2, points: at(2) }, { label: "dense, predicted", look: 0, points: of("dense", "step"), held: true }], steps, events(), ms);
   stepsChart(next(), "Bytes of a step", "On rank 0.", [{ label: "sent", look: 1, points: a.bytes.map((b) => [b[0], b[1]]) },
     { label: "predicted", look: 2, points: of("bytes", "bound"), held: true }, { label: "dense", look: 0, points: a.bytes.map((b) => [b[0], b[2]]) }], steps, events(), bytes);

@@ -26,6 +26,7 @@ rank_config gw_cli_rank_config(const gw_cli_run_config *c, uint64_t first_step)
         .kind = strcmp(c->optimiser, "adam") == 0 ? OPTIMISER_ADAM : OPTIMISER_SGD,
         .schedule = strcmp(c->schedule, "constant") == 0 ? SCHEDULE_CONSTANT
                     : strcmp(c->schedule, "step") == 0   ? SCHEDULE_STEP
+                    : strcmp(c->schedule, "spike") == 0  ? SCHEDULE_SPIKE
                                                          : SCHEDULE_COSINE,
         .rate = (float)c->rate,
         .warmup = c->warmup,

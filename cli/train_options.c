@@ -52,7 +52,7 @@ static const gw_cli_option OPTIONS[] = {
     {"momentum", 0, GW_CLI_REAL, offsetof(values, momentum), "X", "of sgd (0.9)"},
     {"decay", 0, GW_CLI_REAL, offsetof(values, decay), "X", "weight decay (5e-4; adam 0)"},
     {"schedule", 0, GW_CLI_TEXT, offsetof(values, schedule), "S",
-     "of the rate: constant, cosine or step (cosine)"},
+     "of the rate: constant, cosine, step, or spike: a cosine with a mistake in it (cosine)"},
     {"every", 0, GW_CLI_U64, offsetof(values, every), "N",
      "steps between tests; 0 at the end only (a tenth, 50 at least)"},
     {"images", 0, GW_CLI_TEXT, offsetof(values, images), "DIR",
@@ -465,7 +465,7 @@ static gw_status check_words(const gw_cli_run_config *c, gw_why *why)
 {
     static const char *const MODELS[] = {"mlp", "cnn", "lstm", NULL};
     static const char *const OPTIMISERS[] = {"sgd", "adam", NULL};
-    static const char *const SCHEDULES[] = {"constant", "cosine", "step", NULL};
+    static const char *const SCHEDULES[] = {"constant", "cosine", "step", "spike", NULL};
     if (!is_one_of(c->model, MODELS)) {
         return gw_cli_train_fail(why, GW_ERR_UNKNOWN, "no model '%.40s': there are mlp, cnn, lstm",
                                  c->model);
@@ -476,7 +476,7 @@ static gw_status check_words(const gw_cli_run_config *c, gw_why *why)
     }
     if (!is_one_of(c->schedule, SCHEDULES)) {
         return gw_cli_train_fail(why, GW_ERR_UNKNOWN,
-                                 "no schedule '%.40s': there are constant, cosine, step",
+                                 "no schedule '%.40s': there are constant, cosine, step, spike",
                                  c->schedule);
     }
     return GW_OK;

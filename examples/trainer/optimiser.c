@@ -5,6 +5,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+static const double SPIKE = 8;
+
 gw_status optimiser_create(optimiser *o, const optimiser_config *config, size_t count, gw_why *why)
 {
     *o = (optimiser){.config = *config, .count = count};
@@ -33,8 +35,9 @@ float optimiser_rate(const optimiser_config *config, uint64_t step, uint64_t ste
 {
     const double done = (double)step / (double)steps;
     double part = 1;
-    if (config->schedule == SCHEDULE_COSINE) {
+    if (config->schedule == SCHEDULE_COSINE || config->schedule == SCHEDULE_SPIKE) {
         part = 0.5 * (1 + cos(3.14159265358979323846 * done));
+        part *= config->schedule == SCHEDULE_SPIKE && done >= 0.4 && done < 0.42 ? SPIKE : 1;
     } else if (config->schedule == SCHEDULE_STEP) {
         part = done < 0.5 ? 1 : done < 0.75 ? 0.1 : 0.01;
     }

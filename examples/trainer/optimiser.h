@@ -5,8 +5,14 @@
 #include <gradwire/base.h>
 
 typedef enum optimiser_kind { OPTIMISER_SGD, OPTIMISER_ADAM } optimiser_kind;
-/* Of the rate over the steps of a run: as it is; half a cosine down to 0; a tenth after 1/2, a hundredth after 3/4. */
-typedef enum schedule { SCHEDULE_CONSTANT, SCHEDULE_COSINE, SCHEDULE_STEP } schedule;
+/* Of the rate over the steps of a run: as it is; half a cosine down to 0; a tenth after 1/2, a hundredth after 3/4; the
+ * cosine with a mistake in it, far too high for a fiftieth of the run, to see who recovers. */
+typedef enum schedule {
+    SCHEDULE_CONSTANT,
+    SCHEDULE_COSINE,
+    SCHEDULE_STEP,
+    SCHEDULE_SPIKE
+} schedule;
 
 typedef struct optimiser_config {
     optimiser_kind kind;

@@ -16,7 +16,7 @@ enum { GW_AUTO_LEAST_PERIOD = 40, GW_AUTO_FAMILIES = 8, GW_AUTO_SPEC_TEXT = 192 
 /* 0 or NULL anywhere: as said. */
 typedef struct gw_step_auto_config {
     /* dither, ndither: bits 2 … 8. topk: the given density, twice, five and ten times that. Others as they are
-     * given. 0: dither, natural:bits=8, cast:to=bf16, topk:density=0.01. Not lowrank. */
+     * given. 0: dither, natural:bits=8, cast:to=bf16. Not lowrank. */
     const gw_params *families;
     size_t n_families;
     gw_params uniform;     /* what the budget is measured by; codec NULL: dither:bits=4 */
@@ -30,8 +30,8 @@ typedef struct gw_step_auto_config {
 } gw_step_auto_config;
 
 /* Called by all ranks, with the same config, between steps after an agree; neither sharded nor on a device, nor beside
- * adapt. Takes a third of a second. All layers of min_elements and more that are not fused go dense until the
- * first plan, and then by the plan. Allocates, and so does gw_step_wait after a step that plans. Between steps links may be
+ * adapt. Takes a third of a second. All layers of min_elements and more that are not fused go dense for five
+ * steps, then by the default until the first plan, and then by the plan. Allocates, and so does gw_step_wait after a step that plans. Between steps links may be
  * measured, for up to 0.2 s, where time says that they have changed. Memory: one fp32 copy of the layers, and the tables. */
 GW_API gw_status gw_step_auto_begin(gw_step *step, const gw_step_auto_config *config, gw_why *why);
 

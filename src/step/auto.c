@@ -174,6 +174,25 @@ static gw_status apply(gw_step_auto *u, uint64_t number, gw_why *why)
     return GW_OK;
 }
 
+/* Until there is a plan: computing is measured, and uncompressed steps are the longest. Not with feedback, whose residuals the tables
+ * under way do not have. */
+static gw_status go_by_default(gw_step_auto *u, gw_why *why)
+{
+    gw_step_adapt *a = u->base;
+    gw_status status = GW_OK;
+    if ((gw_params_flags(&u->config.uniform) & GW_CODEC_WANTS_FEEDBACK) != 0) {
+        return GW_OK;
+    }
+    for (uint32_t i = 0; i < a->n && status == GW_OK; i++) {
+        const gw_adapted *l = &a->layers[i];
+        if (gw_params_equal(&l->levels[l->uniform], &u->config.uniform)) {
+            u->ways[i] = (gw_auto_way){.params = u->config.uniform, .route = u->everyday};
+            status = gw_step_set_plan(u->step, l->layer, &u->ways[i].params, &u->everyday, why);
+        }
+    }
+    return status == GW_OK && !u->step->agreed ? gw_step_agree(u->step, why) : status;
+}
+
 /* Windows begin anew. */
 static void open_window(gw_step_auto *u, uint64_t first)
 {
@@ -225,6 +244,10 @@ static gw_status go_on_round(gw_step_auto *u, uint64_t number, gw_why *why)
     }
     if (offset + 1 == a->window) {
         gw_auto_job_sum_up(u);
+        status = u->first ? go_by_default(u, why) : GW_OK;
+    }
+    if (status != GW_OK) {
+        return status;
     }
     if (offset == a->window - 1 + a->lag) {
         status = gw_step_adapt_send(a, why);
@@ -358,7 +381,7 @@ static gw_status act(gw_step_auto *u, int reason, const gw_auto_seen *seen, uint
     if (what == GW_AUTO_DIVERGING || what == GW_AUTO_NON_FINITE) {
         return fall_back(u, what, seen, number, why);
     }
-    gw_auto_begin_round(u, number + 1, what, what != GW_AUTO_RECOVERED);
+    gw_auto_begin_round(u, number + 1, what, what == GW_AUTO_ERROR); /* which is in a hurry */
     return GW_OK;
 }
 

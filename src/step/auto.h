@@ -101,7 +101,7 @@ typedef struct gw_step_auto {
     gw_params families[GW_AUTO_FAMILIES];
     gw_auto_way *ways, *chosen; /* of each of base->layers: in force, will bind */
     gw_route dense;
-    double uniform_hops;             /* of the default along its everyday route */
+    gw_route everyday;               /* of the default */
     double *table;                   /* means, of the last time that a layer could be measured */
     double noise_then, squares_then; /* of gradients, at that time; NaN: not known */
 

@@ -53,11 +53,9 @@ static gw_status add_family(gw_step_auto *u, const gw_params *family, gw_why *wh
 /* What the caller left open. Codecs that this build lacks are none. */
 static gw_status complete(gw_step_auto *u, const gw_step_auto_config *c, gw_why *why)
 {
-    static const char *const usual[] = {"dither:bits=4", "natural:bits=8", "cast:to=bf16",
-                                        "topk:density=0.01"};
+    static const char *const usual[] = {"dither:bits=4", "natural:bits=8", "cast:to=bf16"};
     gw_step_auto_config *own = &u->config;
     gw_status status = GW_OK;
-    gw_route route;
     *own = *c;
     own->families = u->families;
     own->n_families = 0;
@@ -80,9 +78,8 @@ static gw_status complete(gw_step_auto *u, const gw_step_auto_config *c, gw_why 
     }
     if (status == GW_OK) {
         const uint32_t flags = gw_params_flags(&own->uniform);
-        status =
-            gw_route_parse(&route, (flags & GW_CODEC_WANTS_FEEDBACK) != 0 ? "gather" : "sra", why);
-        u->uniform_hops = gw_route_encodes(&route);
+        status = gw_route_parse(&u->everyday,
+                                (flags & GW_CODEC_WANTS_FEEDBACK) != 0 ? "gather" : "sra", why);
     }
     for (size_t i = 0; i < own->n_families && status == GW_OK; i++) {
         if (u->families[i].codec == own->uniform.codec) {

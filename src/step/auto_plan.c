@@ -7,6 +7,7 @@
 
 static const double LEAST_GAIN = 0.03; /* of a step, below which nothing is touched */
 static const double SLACK = 0.1;       /* of the budget: tables of one step differ from another's */
+static const double LESS = 0.8;        /* of alpha, until the noise bears the plan */
 
 /* ---- what is asked ---- */
 
@@ -49,7 +50,7 @@ static gw_status solve(gw_step_auto *u, double factor, gw_plan **plan, gw_joint_
     link->rate *= factor;
     const gw_joint_request request = {.tensors = u->asked,
                                       .n_tensors = u->job.n,
-                                      .alpha = u->next.alpha * u->uniform_hops,
+                                      .alpha = u->next.alpha * gw_route_encodes(&u->everyday),
                                       .devices = GW_DEVICE_CPU,
                                       .no_fusion = 1};
     return gw_joint_create(&u->job, &cluster, &request, plan, report, why);
@@ -179,7 +180,7 @@ static gw_status plan_all(gw_step_auto *u, gw_why *why)
         double lost = 0;
         (void)errors_of(u, u->chosen, &lost);
         again = lost > u->config.limit * u->noise_then && u->next.alpha > GW_AUTO_LEAST_ALPHA;
-        u->next.alpha = again ? fmax(u->next.alpha / 2, GW_AUTO_LEAST_ALPHA) : u->next.alpha;
+        u->next.alpha = again ? fmax(LESS * u->next.alpha, GW_AUTO_LEAST_ALPHA) : u->next.alpha;
     }
     if (status == GW_OK) {
         status = decide(u, &report, why);

@@ -7,7 +7,8 @@ static const double BAND = 0.2;          /* of a step's time */
 static const uint32_t IN_A_ROW = 2;      /* windows */
 static const uint32_t MOST_PATIENCE = 8; /* times as many */
 static const double LEAST_ALPHA = GW_AUTO_LEAST_ALPHA, MOST_ALPHA = 4;
-static const double QUIET = 0.25;           /* of the limit */
+static const double QUIET = 0.25; /* of the limit */
+static const double LOUD = 1.5; /* of the limit, up to which plans go: windows differ by a third */
 static const uint32_t CALM_PERIODS = 10;    /* before an alpha that was too much is tried again */
 static const double HIGH = 0.5, BACK = 0.2; /* of the lowest loss, above it */
 static const double RISES = 6;              /* and so many of its usual rises */
@@ -78,7 +79,7 @@ static int judge_noise(gw_auto_judge *j, const gw_auto_seen *w)
         j->squares = mix(j->squares, w->squares, NEW);
         j->squares_then = isnan(j->squares_then) ? j->squares : j->squares_then;
     }
-    j->loud = gw_auto_noise_ratio(j, j->lost) > j->limit ? j->loud + 1 : 0;
+    j->loud = gw_auto_noise_ratio(j, j->lost) > LOUD * j->limit ? j->loud + 1 : 0;
     return j->loud >= IN_A_ROW && j->alpha > LEAST_ALPHA ? GW_AUTO_ERROR : GW_AUTO_NO_REASON;
 }
 

@@ -319,7 +319,7 @@ static void quiet_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
 static void far_below_the_limit_alpha_grows(void **state)
 {
     (void)state;
-    run(quiet_main, (gw_step_auto_config){.period = 40, .limit = 100}, NULL);
+    run(quiet_main, (gw_step_auto_config){.period = 40, .limit = 100, .alpha = 1}, NULL);
 }
 
 static void is_dense_or_die(const steps *s)

@@ -91,7 +91,7 @@ static void a_plan_that_makes_steps_longer_is_seen(void **state)
 static void alpha_shrinks_and_grows_with_the_noise(void **state)
 {
     (void)state;
-    gw_auto_judge j = judge_of(0.010, 0.6);
+    gw_auto_judge j = judge_of(0.010, 0.8);
     uint64_t step = 0;
     assert_int_equal(feed(&j, &step, 0.010, NONE), GW_AUTO_NO_REASON);
     assert_int_equal(feed(&j, &step, 0.010, NONE), GW_AUTO_ERROR);
