@@ -295,7 +295,7 @@ static void noise_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
         j->alike = 1;
     }
     ranks_meet(all);
-    const gw_auto_decision d = next_decision(all, j, rank, 0.02, 60, NO_LOSS);
+    const gw_auto_decision d = next_decision(all, j, rank, 0.02, 100, NO_LOSS);
     RANK_TRUE(d.reason == GW_AUTO_ERROR && d.alpha <= alpha / 2, "too much error goes unnoticed");
     steps_close(&j->ends[rank]);
 }
@@ -311,7 +311,7 @@ static void quiet_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     job *j = arg;
     begin(j, rank, comm);
     (void)next_decision(all, j, rank, 0.02, 14, NO_LOSS);
-    const gw_auto_decision d = next_decision(all, j, rank, 0.02, 60, NO_LOSS);
+    const gw_auto_decision d = next_decision(all, j, rank, 0.02, 70, NO_LOSS);
     RANK_TRUE(d.reason == GW_AUTO_QUIET && d.alpha == 1.5 && d.step == 39, "alpha does not grow");
     steps_close(&j->ends[rank]);
 }
@@ -346,7 +346,7 @@ static void burst_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     RANK_TRUE(n == before + 1 && d.reason == GW_AUTO_NON_FINITE && d.outcome == GW_AUTO_DENSE,
               "a burst goes unnoticed");
     is_dense_or_die(s);
-    d = next_decision(all, j, rank, 0.02, 50, NO_LOSS);
+    d = next_decision(all, j, rank, 0.02, 70, NO_LOSS);
     RANK_TRUE(d.reason == GW_AUTO_RECOVERED && d.outcome == GW_AUTO_SWITCHED && d.alpha == 0.5,
               "it does not recover");
     steps_close(s);
