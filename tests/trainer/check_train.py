@@ -266,7 +266,7 @@ def case_plan(work, images):
     text = json.dumps(header).encode()
     (work / "grads.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
     run(GRADWIRE, "plan", work / "job.json", "--nodes", 2, "--link", "100mbit", "--budget", 1, "--grads", work / "grads.safetensors",
-        "--family", "dither", "--default", "dither:bits=4", "-o", work / "within.json", "-q")
+        "--family", "dither", "--default", "dither:bits=4", "--no-fusion", "-o", work / "within.json", "-q")  # tensors keep their names
     run(*command(images, "--steps", STEPS), "--plan", work / "within.json", "--out", work / "within", "-q")
     planned = {t["name"]: t["spec"].split(":")[0] for t in json.loads((work / "within.json").read_text())["tensors"]}
     ran = {layer["name"]: layer["spec"].split(":")[0] for layer in run_oracle.check(work / "within")["layers"] if layer["name"] in planned}
