@@ -87,6 +87,8 @@ uint64_t gw_step_adapt_bound(const gw_step_adapt *a); /* the offset of the last 
 /* Before the first period: settles what hangs on no levels; then, with a->layers there, copies and tables, and `more`
  * numbers behind them; then the thread. On failure gw_step_adapt_end. */
 gw_status gw_step_adapt_open(gw_step *s, gw_step_adapt **out, gw_why *why);
+/* Room for as many layers as the step has. */
+gw_status gw_step_adapt_make_places(gw_step_adapt *a, gw_why *why);
 gw_status gw_step_adapt_lay_out(gw_step_adapt *a, size_t more, gw_why *why);
 gw_status gw_step_adapt_run(gw_step_adapt *a, gw_why *why);
 /* Words with the other ranks: tables, and whether all chose the same. */

@@ -187,16 +187,21 @@ static int is_pinned(const gw_step_adapt_config *c, uint32_t layer)
     return i < c->n_pinned;
 }
 
+gw_status gw_step_adapt_make_places(gw_step_adapt *a, gw_why *why)
+{
+    const uint32_t n = a->step->n_layers;
+    a->known = n;
+    a->layers = calloc((size_t)n + 1, sizeof *a->layers);
+    a->place_of = calloc((size_t)n + 1, sizeof *a->place_of);
+    return a->layers != NULL && a->place_of != NULL
+               ? GW_OK
+               : GW_FAIL(why, GW_ERR_MEMORY, "no memory for %u layers", n);
+}
+
 static gw_status list_layers(gw_step_adapt *a, gw_why *why)
 {
     const gw_step *s = a->step;
-    gw_status status = GW_OK;
-    a->known = s->n_layers;
-    a->layers = calloc((size_t)s->n_layers + 1, sizeof *a->layers);
-    a->place_of = calloc((size_t)s->n_layers + 1, sizeof *a->place_of);
-    if (a->layers == NULL || a->place_of == NULL) {
-        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for %u layers", s->n_layers);
-    }
+    gw_status status = gw_step_adapt_make_places(a, why);
     for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
         const gw_layer *l = &s->layers[i];
         a->place_of[i] = UINT32_MAX;

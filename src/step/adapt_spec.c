@@ -1,5 +1,6 @@
 /* Choosing during training in one line of text. */
 #include "base/why.h"
+#include "step/spec_words.h"
 
 #include <gradwire/step_adapt.h>
 
@@ -28,15 +29,12 @@ static int metric_of(const char *word)
 
 static gw_status set(gw_adapt_spec *s, const char *word, size_t n, gw_why *why)
 {
-    char text[64], *end = NULL;
-    if (n >= sizeof text) {
+    char text[64];
+    double value = 0;
+    if (!gw_spec_word(text, sizeof text, word, n)) {
         return GW_FAIL(why, GW_ERR_RANGE, "adapt: a setting is too long");
     }
-    memcpy(text, word, n);
-    text[n] = '\0';
-    const char *equals = strchr(text, '=');
-    const double value = equals != NULL ? strtod(equals + 1, &end) : 0;
-    const int is_number = equals != NULL && end != equals + 1 && *end == '\0' && isfinite(value);
+    const int is_number = gw_spec_number(text, &value);
     if (is_number && strncmp(text, "period=", 7) == 0 && value == floor(value) &&
         value >= GW_STEP_ADAPT_LEAST_PERIOD && value < 1e9) {
         s->period = (uint64_t)value;
@@ -60,12 +58,10 @@ static gw_status set(gw_adapt_spec *s, const char *word, size_t n, gw_why *why)
 static gw_status add_family(gw_adapt_spec *s, const char *word, size_t n, gw_why *why)
 {
     char text[GW_ADAPT_SPEC_TEXT];
-    if (n >= sizeof text || s->n_families == GW_ADAPT_SPEC_FAMILIES) {
+    if (s->n_families == GW_ADAPT_SPEC_FAMILIES || !gw_spec_word(text, sizeof text, word, n)) {
         return GW_FAIL(why, GW_ERR_RANGE, "adapt: a spec too long, or more than %d",
                        GW_ADAPT_SPEC_FAMILIES);
     }
-    memcpy(text, word, n);
-    text[n] = '\0';
     if (s->n_families == 0) {
         memcpy(s->uniform, text, n + 1);
     }

@@ -1,5 +1,6 @@
 /* auto in one line of text. */
 #include "base/why.h"
+#include "step/spec_words.h"
 
 #include <gradwire/step_auto.h>
 
@@ -9,16 +10,12 @@
 
 static gw_status set(gw_auto_spec *s, const char *word, size_t n, gw_why *why)
 {
-    char text[64], *end = NULL;
-    if (n >= sizeof text) {
+    char text[64];
+    double value = 0;
+    if (!gw_spec_word(text, sizeof text, word, n)) {
         return GW_FAIL(why, GW_ERR_RANGE, "auto: a setting is too long");
     }
-    memcpy(text, word, n);
-    text[n] = '\0';
-    const char *equals = strchr(text, '=');
-    const double value = equals != NULL ? strtod(equals + 1, &end) : 0;
-    const int fine =
-        equals != NULL && end != equals + 1 && *end == '\0' && isfinite(value) && value > 0;
+    const int fine = gw_spec_number(text, &value) && value > 0;
     if (fine && strncmp(text, "alpha=", 6) == 0 && value >= 0.0625 && value <= 4) {
         s->alpha = value;
     } else if (fine && strncmp(text, "limit=", 6) == 0) {
@@ -37,12 +34,10 @@ static gw_status set(gw_auto_spec *s, const char *word, size_t n, gw_why *why)
 static gw_status add_family(gw_auto_spec *s, const char *word, size_t n, gw_why *why)
 {
     char text[GW_AUTO_SPEC_TEXT];
-    if (n >= sizeof text || s->n_families == GW_AUTO_FAMILIES) {
+    if (s->n_families == GW_AUTO_FAMILIES || !gw_spec_word(text, sizeof text, word, n)) {
         return GW_FAIL(why, GW_ERR_RANGE, "auto: a spec too long, or more than %d",
                        GW_AUTO_FAMILIES);
     }
-    memcpy(text, word, n);
-    text[n] = '\0';
     gw_params *p = &s->families[s->n_families];
     const gw_status status = gw_params_parse(p, text, why);
     if (status != GW_OK) {

@@ -7,17 +7,6 @@ static const steps_layer ranks_of[] = {{17 * 400, "lowrank:rank=4", "sum", 0},
                                        {500, NULL, NULL, 0},
                                        {17 * 80, "lowrank:rank=4", "sum", 0}};
 
-static void equal_or_die(ranks *all, job *j, uint32_t rank)
-{
-    ranks_meet(all);
-    for (uint32_t l = 0; l < LAYERS; l++) {
-        RANK_TRUE(memcmp(j->ends[rank].gradient[l], j->ends[0].gradient[l],
-                         steps_bytes(&j->ends[0], l)) == 0,
-                  "replicas differ");
-    }
-    ranks_meet(all);
-}
-
 static uint32_t level_of(const steps *s, uint32_t place)
 {
     return s->step->adapt->layers[place].level;
@@ -32,7 +21,7 @@ static void same_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     begin(s, j, comm, NULL);
     for (uint64_t step = 0; step < 2 * PERIOD + 2; step++) {
         take_step(j, s, step);
-        equal_or_die(all, j, rank);
+        steps_equal_or_die(all, j->ends, rank);
         if (step == BOUND - 1) {
             j->said[rank] = last(s, 1);
         }
@@ -230,7 +219,7 @@ static void late_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     s->step->adapt->hold = rank == 1 ? until_awaited : NULL;
     for (uint64_t step = 0; step <= BOUND; step++) {
         take_step(j, s, step);
-        equal_or_die(all, j, rank);
+        steps_equal_or_die(all, j->ends, rank);
     }
     const gw_step_decision d = last(s, 1);
     RANK_TRUE(d.waited >= 1 && d.outcome == GW_STEP_ADAPT_SWITCHED, "nobody was late");
@@ -264,7 +253,7 @@ static void bad_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
         }
         RANK_OK(gw_step_wait(s->step, &result, &why), why.text);
         RANK_TRUE(result.non_finite == (step == 0), "what is not finite");
-        equal_or_die(all, j, rank);
+        steps_equal_or_die(all, j->ends, rank);
     }
     const gw_step_decision d = last(s, 1);
     RANK_TRUE(d.not_finite == 1 && d.without_gradient == 1, "nobody saw it");
@@ -299,7 +288,7 @@ static void infeasible_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
             s->step->adapt->hold = without_budget;
         }
         take_step(j, s, step);
-        equal_or_die(all, j, rank);
+        steps_equal_or_die(all, j->ends, rank);
     }
     const gw_step_decision d = last(s, 2);
     RANK_TRUE(d.outcome == GW_STEP_ADAPT_DEFAULT && d.bytes == d.uniform_bytes, "not the default");

@@ -128,17 +128,6 @@ static gw_step_result take_step(job *j, uint32_t rank, double wait, int bad)
     return result;
 }
 
-static void equal_or_die(ranks *all, job *j, uint32_t rank)
-{
-    ranks_meet(all);
-    for (uint32_t l = 0; l < LAYERS; l++) {
-        RANK_TRUE(memcmp(j->ends[rank].gradient[l], j->ends[0].gradient[l],
-                         steps_bytes(&j->ends[0], l)) == 0,
-                  "replicas differ");
-    }
-    ranks_meet(all);
-}
-
 static uint64_t decisions(const steps *s)
 {
     uint64_t n = 0;
@@ -156,7 +145,7 @@ static gw_auto_decision next_decision(ranks *all, job *j, uint32_t rank, double 
     uint64_t n = before;
     for (int i = 0; i < most && n == before; i++) {
         (void)take_step(j, rank, wait, 0);
-        equal_or_die(all, j, rank);
+        steps_equal_or_die(all, j->ends, rank);
         if (!isnan(loss)) {
             RANK_OK(gw_step_auto_loss(s->step, loss), "loss");
         }
@@ -177,7 +166,7 @@ static gw_auto_decision next_decision(ranks *all, job *j, uint32_t rank, double 
     ranks_meet(all);
     const gw_auto_decision d = j->said[rank];
     (void)take_step(j, rank, wait, 0); /* the first that goes by it */
-    equal_or_die(all, j, rank);
+    steps_equal_or_die(all, j->ends, rank);
     uint64_t sent = 0;
     for (uint32_t l = 0; l < LAYERS; l++) {
         gw_layer_stats stats;
@@ -226,7 +215,7 @@ static void link_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     const uint64_t calm = decisions(s);
     for (int i = 0; i < 25; i++) { /* as predicted, or not: the first window calibrates */
         (void)take_step(j, rank, 0.02, 0);
-        equal_or_die(all, j, rank);
+        steps_equal_or_die(all, j->ends, rank);
     }
     RANK_TRUE(decisions(s) == calm, "a plan without a reason");
     gw_auto_watch w;
@@ -493,7 +482,7 @@ static void resume_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     RANK_TRUE(!of(s)->base->live && of(s)->judge.alpha == 1, "it begins anew");
     for (int i = 0; i < 25; i++) {
         (void)take_step(j, rank, 0.02, 0);
-        equal_or_die(all, j, rank);
+        steps_equal_or_die(all, j->ends, rank);
     }
     free(bytes);
     free(kept);

@@ -90,6 +90,16 @@ void steps_run(steps *s, uint64_t step)
     RANK_TRUE(result.non_finite == 0, "a finite gradient arrived non-finite");
 }
 
+void steps_equal_or_die(ranks *all, const steps *ends, uint32_t rank)
+{
+    ranks_meet(all);
+    for (uint32_t l = 0; l < ends->n; l++) {
+        RANK_TRUE(memcmp(ends[rank].gradient[l], ends->gradient[l], steps_bytes(ends, l)) == 0,
+                  "replicas differ");
+    }
+    ranks_meet(all);
+}
+
 size_t steps_bytes(const steps *s, uint32_t layer)
 {
     return s->layers[layer].elements * gw_dtype_size(s->layers[layer].dtype);
