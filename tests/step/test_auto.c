@@ -270,6 +270,29 @@ static void begins_by_a_line_of_text(void **state)
     run(measured_main, (gw_step_auto_config){0}, "auto:alpha=2/dither:bits=4/sign");
 }
 
+/* Five steps as they are, to measure; then by the default, which nothing is held back by. */
+static void default_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    gw_params params;
+    gw_route route;
+    begin(j, rank, comm);
+    for (int i = 0; i < 8; i++) {
+        RANK_OK(gw_step_planned(j->ends[rank].step, 0, &params, &route), "planned");
+        RANK_TRUE((params.codec != NULL) == (i >= 5 && j->spec == NULL), "not by the default");
+        (void)take_step(j, rank, 0.02, 0);
+        steps_equal_or_die(all, j->ends, rank);
+    }
+    steps_close(&j->ends[rank]);
+}
+
+static void the_default_until_there_is_a_plan(void **state)
+{
+    (void)state;
+    run(default_main, (gw_step_auto_config){0}, NULL);
+    run(default_main, (gw_step_auto_config){0}, "auto/topk:density=0.01"); /* holds back */
+}
+
 /* ---- the guard ---- */
 
 static void noise_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
@@ -503,6 +526,7 @@ int main(void)
         cmocka_unit_test(begins_by_a_line_of_text),
         cmocka_unit_test(less_noise_means_less_error),
         cmocka_unit_test(far_below_the_limit_alpha_grows),
+        cmocka_unit_test(the_default_until_there_is_a_plan),
         cmocka_unit_test(a_burst_of_nan_falls_back_to_dense),
         cmocka_unit_test(a_rising_loss_falls_back_to_dense),
         cmocka_unit_test(who_waits_early_is_not_held),
