@@ -1,7 +1,8 @@
-/* How fast the codecs are on this device, next to its copy in the same run: time LIBRARY [-n ELEMENTS] [-r REPEATS] [SPEC]…
+/* How fast the codecs are on this device, next to its copy in the same run: time LIBRARY [-p] [-n ELEMENTS] [-r REPEATS] [SPEC]…
  * A codec's ratio is (bytes that must move / time) over the same of the faster of two copies, cudaMemcpyAsync
  * and a plain kernel, measured again for every row. Medians over events around one call each; buffers rotate, and each
- * is larger than the cache. A spec whose codec has no CUDA side is left out, with a line that says so. */
+ * is larger than the cache. A spec whose codec has no CUDA side is left out, with a line that says so. `-p` before the specs does each
+ * thing once, for a profiler that watches. */
 #include <gradwire/gradwire.h>
 
 #include <cuda_runtime.h>
@@ -20,7 +21,7 @@ enum { SETS = 2, RANKS = 8, SMALL_TENSORS = 1000, SMALL = 10 * 1024 };
 
 cudaStream_t stream;
 gw_cuda *cuda;
-int repeats = 25;
+int repeats = 25, warm_ups = 3;
 
 void must(cudaError_t error, const char *what)
 {
@@ -84,14 +85,14 @@ double median_ms(const std::function<void(int)> &run)
     must(cudaEventCreate(&begin), "event");
     must(cudaEventCreate(&end), "event");
     std::vector<float> times;
-    for (int i = 0; i < repeats + 3; i++) {
+    for (int i = 0; i < repeats + warm_ups; i++) {
         must(cudaEventRecord(begin, stream), "event");
         run(i);
         must(cudaEventRecord(end, stream), "event");
         must(cudaEventSynchronize(end), "a run");
         float ms = 0;
         must(cudaEventElapsedTime(&ms, begin, end), "event");
-        if (i >= 3) {
+        if (i >= warm_ups) {
             times.push_back(ms);
         }
     }
@@ -181,6 +182,19 @@ void print_rows(const char *spec, const buffers &b, double reference, const row 
     fflush(stdout);
 }
 
+/* Residuals as training leaves them: what remains of 100 steps of fresh gradients. */
+void settle_residuals(const gw_params &p, buffers &b, gw_workspace w)
+{
+    for (int set = 0; set < SETS; set++) {
+        must(cudaMemsetAsync(b.residual[set], 0, 4 * b.n, stream), "memset");
+        for (int step = 0; step < (warm_ups != 0 ? 100 : 10); step++) {
+            fill<<<2048, 256, 0, stream>>>(b.in[set], b.n, (uint32_t)(SETS * step + set));
+            encode(p, b, set, 0, 1, w);
+            std::swap(b.residual[set], b.after[set]);
+        }
+    }
+}
+
 void time_spec(const char *spec, const gw_params &p, buffers &b)
 {
     const double n = (double)b.n;
@@ -200,9 +214,14 @@ void time_spec(const char *spec, const gw_params &p, buffers &b)
     const double reference = reference_gbps(b);
     row rows[4];
     rows[0] = {median_ms([&](int i) { encode(p, b, i % SETS, 0, 0, plain); }), 4 * n + payload};
-    rows[1] = {median_ms([&](int i) { encode(p, b, i % SETS, 0, 1, fed); }), 12 * n + payload};
+    settle_residuals(p, b, fed);
+    rows[1].ms = median_ms([&](int i) { encode(p, b, i % SETS, 0, 1, fed); });
+    must(cudaMemcpy(&seen, b.result, sizeof seen, cudaMemcpyDeviceToHost), "result");
+    rows[1].moved = 12 * n + (double)seen.written;
     for (int set = 0; set < SETS; set++) {
-        encode(p, b, set, 0, 0, plain);
+        for (int r = 0; r < RANKS; r++) {
+            encode(p, b, set, r, 0, plain);
+        }
     }
     rows[2] = {median_ms([&](int i) { decode(p, b, i % SETS, 1, GW_ADD, bound, plain); }),
                8 * n + payload};
@@ -334,6 +353,9 @@ int main(int argc, char **argv)
             n = strtoull(argv[++i], NULL, 10);
         } else if (strcmp(argv[i], "-r") == 0 && i + 1 < argc) {
             repeats = atoi(argv[++i]);
+        } else if (strcmp(argv[i], "-p") == 0) {
+            repeats = 1;
+            warm_ups = 0;
         } else {
             specs.push_back(argv[i]);
         }
