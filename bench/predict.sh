@@ -5,7 +5,7 @@
 # 1gbit on 4 nodes, and on 2 nodes of 2 ranks. All of it shares this machine's cores: run it when nothing else does.
 set -euo pipefail
 cd "$(dirname "$0")/.."
-: "${NETLAB:?the path of netlab}" "${BUILD:=build/release}" "${DELAY:=1us}" "${BUFFER:=65536}" "${STEPS:=30}" "${ROUNDS:=2}" "${RANDOM_PLANS:=12}"
+: "${NETLAB:?the path of netlab}" "${BUILD:=build/release}" "${DELAY:=1us}" "${BUFFER:=65536}" "${STEPS:=30}" "${ROUNDS:=3}" "${RANDOM_PLANS:=12}"
 : "${SPECS:=cast:to=bf16 natural:bits=8 topk:density=0.01}" "${FORCE:=}" "${PREDICT:=build/dev/tests/bench_predict}"
 . bench/machine.sh
 # Nodes of several ranks are sessions of their own on this one machine. The kernel's groups by session were seen (Linux 6.18, ranks that yield) to

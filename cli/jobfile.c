@@ -117,12 +117,12 @@ static bool read_json(const gw_cli_place *root, const json_t *json, gw_cli_job *
 {
     const json_t *tensors = NULL;
     const char *name = "", *device = "", *ignored = "";
-    double forward = 0, backward = -1, optimizer = 0, batch = 0;
+    double forward = 0, backward = -1, optimizer = 0, beside = 0, batch = 0;
     if (!gw_cli_strict_format(root, json, "gradwire.job/1") ||
         !gw_cli_strict_object(
             root, json,
             "format name ?device ?software ?batch_per_rank ?gradient_dtype ?compute "
-            "?forward_ms ?backward_ms ?optimizer_ms tensors") ||
+            "?forward_ms ?backward_ms ?optimizer_ms ?beside_ms tensors") ||
         !gw_cli_strict_text(root, json, "name", &name) ||
         !gw_cli_strict_text(root, json, "device", &device) ||
         !gw_cli_strict_text(root, json, "software", &ignored) ||
@@ -132,6 +132,7 @@ static bool read_json(const gw_cli_place *root, const json_t *json, gw_cli_job *
         !gw_cli_strict_number(root, json, "forward_ms", 0, LONGEST_MS, &forward) ||
         !gw_cli_strict_number(root, json, "backward_ms", 0, LONGEST_MS, &backward) ||
         !gw_cli_strict_number(root, json, "optimizer_ms", 0, LONGEST_MS, &optimizer) ||
+        !gw_cli_strict_number(root, json, "beside_ms", 0, LONGEST_MS, &beside) ||
         !gw_cli_strict_array(root, json, "tensors", 0, GW_PLAN_MAX_TENSORS, &tensors)) {
         return false;
     }
@@ -163,6 +164,7 @@ static bool read_json(const gw_cli_place *root, const json_t *json, gw_cli_job *
     job->forward = forward * 1e-3;
     job->backward = backward >= 0 ? backward * 1e-3 : last;
     job->optimizer = optimizer * 1e-3;
+    job->beside = beside * 1e-3;
     out->on_gpu =
         device[0] != '\0' && strncmp(device, "cpu", 3) != 0 && strncmp(device, "CPU", 3) != 0;
     return true;

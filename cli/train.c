@@ -304,7 +304,8 @@ static gw_status train_one(session *s, size_t i, const gw_cli_run_config *asked,
                          .metrics = {.path = s->options.metrics},
                          .stop = &stop_asked,
                          .plan = run->config.plan ? &s->plan : NULL,
-                         .profile = s->options.profile};
+                         .profile = s->options.profile,
+                         .trace = s->options.trace};
     gw_status status = agree(s, open_run(s, run, asked, &t, why), why);
     if (status == GW_OK && s->engine->comm) {
         status = check_seen(s, run->folder, why);

@@ -10,6 +10,7 @@
 #include "train_files.h"
 #include "train_profile.h"
 #include "train_sample.h"
+#include "train_trace.h"
 
 typedef struct seat {
     gw_cli_training *training;
@@ -17,6 +18,7 @@ typedef struct seat {
     rank *rank;
     gw_cli_sampler sampler; /* rank 0's */
     gw_cli_times profile;   /* rank 0's */
+    gw_cli_tracer tracer;   /* rank 0's */
     uint64_t saved;         /* steps of the last checkpoint; UINT64_MAX: none */
 } seat;
 
@@ -181,6 +183,9 @@ static gw_status after_step(seat *s, const rank_stats *stats, bool sampled, gw_w
     gw_status status = GW_OK;
     if (s->run) {
         status = note_step(s->run, s->rank, stats, why);
+        if (status == GW_OK && s->training->trace) {
+            status = gw_cli_tracer_add(&s->tracer, s->rank, stats, why);
+        }
         if (status == GW_OK && sampled) {
             status = gw_cli_sample(&s->sampler, s->run, s->rank, stats, why);
         }
@@ -236,6 +241,9 @@ static gw_status end(seat *s, uint64_t done, bool stopped, gw_why *why)
     if (s->run) {
         s->run->state = stopped ? "interrupted" : "finished";
         status = gw_cli_run_write(s->run, why);
+        if (status == GW_OK && s->training->trace) {
+            status = gw_cli_tracer_write(&s->tracer, s->rank, s->training->trace, why);
+        }
         if (status == GW_OK && s->training->profile) {
             status = gw_cli_times_write(&s->profile, s->rank, s->training->profile, why);
         }
@@ -282,6 +290,7 @@ gw_status gw_cli_train_rank(gw_cli_training *t, gw_comm *comm, gw_why *why)
     }
     gw_cli_sampler_close(&s.sampler);
     gw_cli_times_free(&s.profile);
+    gw_cli_tracer_free(&s.tracer);
     rank_destroy(s.rank);
     return status;
 }

@@ -19,7 +19,7 @@ typedef struct gw_cli_training {
     gw_cli_metrics metrics;
     atomic_int *stop;              /* not 0: a signal came */
     const gw_cli_train_plan *plan; /* NULL: none */
-    const char *profile;           /* where the job goes; NULL: nowhere */
+    const char *profile, *trace;   /* where job and trace go; NULL: nowhere */
 } gw_cli_training;
 
 /* One rank's part, called by all. On failure every rank fails, and rank 0 has written so to run.json as far as it

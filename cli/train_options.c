@@ -40,6 +40,8 @@ static const gw_cli_option OPTIONS[] = {
      "codec and route of every tensor, as `gradwire plan -o` wrote them"},
     {"profile", 0, GW_CLI_TEXT, offsetof(values, profile), "FILE",
      "write when gradients were ready: a JOB for `gradwire plan`"},
+    {"trace", 0, GW_CLI_TEXT, offsetof(values, trace), "FILE",
+     "write what the last steps did, and when, for ui.perfetto.dev"},
     {"metrics", 0, GW_CLI_TEXT, offsetof(values, metrics), "FILE",
      "keep the run's figures there for Prometheus, in its text format"},
     {"link", 0, GW_CLI_RATE, offsetof(values, link), "RATE",
@@ -274,9 +276,9 @@ static int check(const gw_cli_engine *engine, const gw_cli_args *args, const val
         return gw_cli_misuse(&PAGE, "--plan says codec and route of every tensor: -c, --compare, "
                                     "--route and --adapt are not for it");
     }
-    if (v->profile && (v->compare.count > 0 || (given(v->seeds) && v->seeds > 1))) {
-        return gw_cli_misuse(&PAGE,
-                             "--profile is of one run: --compare and --seeds are not for it");
+    if ((v->profile || v->trace) && (v->compare.count > 0 || (given(v->seeds) && v->seeds > 1))) {
+        return gw_cli_misuse(&PAGE, "%s is of one run: --compare and --seeds are not for it",
+                             v->profile ? "--profile" : "--trace");
     }
     if (v->out && v->resume) {
         return gw_cli_misuse(&PAGE, "--resume goes on in its own folder: --out is not for it");

@@ -10,7 +10,7 @@
 typedef struct gw_cli_train_options {
     const char *model, *spec, *route, *optimiser, *schedule, *images, *text, *out, *resume;
     const char *adapt; /* families */
-    const char *plan, *profile, *metrics;
+    const char *plan, *profile, *trace, *metrics;
     const char *target_text;
     gw_cli_texts compare;
     /* UINT64_MAX, UINT32_MAX, NaN or NULL: not given */

@@ -10,7 +10,7 @@
 #include "train_agree.h"
 #include "train_files.h"
 
-enum { FORWARD, BACKWARD, UPDATE, SPANS };
+enum { FORWARD, BACKWARD, UPDATE, BESIDE, SPANS };
 
 void gw_cli_times_free(gw_cli_times *profile)
 {
@@ -69,6 +69,7 @@ gw_status gw_cli_times_add(gw_cli_times *p, rank *r, const rank_stats *stats, gw
     row[n + FORWARD] = forward;
     row[n + BACKWARD] = forward + stats->backward_seconds;
     row[n + UPDATE] = stats->update_seconds;
+    row[n + BESIDE] = r->beside_seconds;
     const gw_status status = largest(r->comm, row, n + SPANS, why);
     if (status != GW_OK || !p) {
         return status;
@@ -115,12 +116,13 @@ static json_t *job_json(const gw_cli_times *p, const rank *r, double *some)
     }
     (void)snprintf(device, sizeof device, "cpu, %ld cores", sysconf(_SC_NPROCESSORS_ONLN));
     (void)snprintf(software, sizeof software, "gradwire %s", gw_version_string());
-    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:f, s:f, s:f, s:o}", "format",
+    return json_pack("{s:s, s:s, s:s, s:s, s:I, s:s, s:s, s:f, s:f, s:f, s:f, s:o}", "format",
                      "gradwire.job/1", "name", r->config.model, "device", device, "software",
                      software, "batch_per_rank", (json_int_t)r->config.batch, "gradient_dtype",
                      "float32", "compute", "float32", "forward_ms", median_ms(p, n + FORWARD, some),
                      "backward_ms", median_ms(p, n + BACKWARD, some), "optimizer_ms",
-                     median_ms(p, n + UPDATE, some), "tensors", tensors);
+                     median_ms(p, n + UPDATE, some), "beside_ms", median_ms(p, n + BESIDE, some),
+                     "tensors", tensors);
 }
 
 gw_status gw_cli_times_write(const gw_cli_times *p, const rank *r, const char *path, gw_why *why)

@@ -5,7 +5,7 @@
 #include "rank.h"
 #include "train_run.h"
 
-/* Starts zeroed. Each step: ready of all params, then forward, backward, update; seconds. Of the slowest rank each, on a clock that
+/* Starts zeroed. Each step: ready of all params, then forward, backward, update, and a step of short exchanges; seconds. Of the slowest rank each, on a clock that
  * begins with the step: an exchange goes as far as all have come. */
 typedef struct gw_cli_times {
     double *times;

@@ -46,12 +46,15 @@ typedef struct rank {
         *kept; /* model->room floats, or NULL: gets the gradients as they are before the exchange */
     wire_plan plan;
     float *together; /* where params of a layer that has several lie: at its place */
-    uint32_t there[MODEL_MAX_PARAMS]; /* of each such layer, params that are ready */
-    double first_post, last_ready;    /* of the last step: when backward began, and ended; */
-    double forward, backward;         /* where gradients are held: seconds, */
-    double crowded;                   /* and how much longer that is than alone; */
-    double ready[MODEL_MAX_PARAMS];   /* seconds from its begin until each param's gradient was */
-    gw_layer_stats *layers;           /* of the last step: layer 0, then the plan's */
+    uint32_t there[MODEL_MAX_PARAMS];        /* of each such layer, params that are ready */
+    double first_post, last_ready;           /* of the last step: when backward began, and ended; */
+    double forward, backward;                /* where gradients are held: seconds, */
+    double crowded;                          /* and how much longer that is than alone; */
+    gw_step *beside;                         /* of short exchanges, one a param, and */
+    float (*short_ones)[GW_BESIDE_ELEMENTS]; /* what they sum; NULL unless gradients are held */
+    double beside_seconds;                   /* of forward and backward with those beside them; */
+    double ready[MODEL_MAX_PARAMS]; /* seconds from its begin until each param's gradient was */
+    gw_layer_stats *layers;         /* of the last step: layer 0, then the plan's */
     uint32_t *which;
     float *x;
     int32_t *labels;

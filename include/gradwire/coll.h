@@ -56,6 +56,9 @@ typedef struct gw_exchange_stats {
     int finite;          /* 1: all of the result is, which every rank sees alike */
     uint32_t coded_on;   /* gw_device: where this rank encoded and decoded */
     double copy_seconds; /* values between host and device; payloads count as coding */
+    /* When each move of the route began and ended on this rank, by a clock that only goes on (CLOCK_MONOTONIC);
+     * of moves that are repeated (rounds.h) the last time; 0: this rank has no part in it. */
+    double began[GW_ROUTE_MAX_STEPS], ended[GW_ROUTE_MAX_STEPS];
 } gw_exchange_stats;
 
 GW_API gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out,

@@ -131,7 +131,11 @@ typedef struct gw_job {
     const gw_job_tensor *tensors;
     size_t n;
     double forward, backward, optimizer; /* seconds; backward is at least the last `ready` */
+    /* Seconds of forward and backward with an uncompressed exchange of GW_BESIDE_ELEMENTS for every tensor beside them, on this cluster;
+     * 0: not measured. Where the cores that compute also send, it tells what every exchange takes from them. */
+    double beside;
 } gw_job;
+enum { GW_BESIDE_ELEMENTS = 64 };
 
 /* ---- the plan ---- */
 

@@ -80,6 +80,9 @@ GW_API gw_status gw_route_list(uint32_t devices, int additive, gw_route *routes,
 GW_API gw_status gw_route_parse(gw_route *route, const char *text, gw_why *why);
 /* The one text form, steps between " · "; `size` includes the final NUL. */
 GW_API gw_status gw_route_print(const gw_route *route, char *text, size_t size);
+/* One step as its text, "inter:allgather", "encode@cpu"; "?" for what is none. */
+enum { GW_ROUTE_STEP_TEXT = 32 };
+GW_API void gw_route_step_print(gw_route_step step, char text[GW_ROUTE_STEP_TEXT]);
 
 typedef struct gw_route_name {
     const char *name, *doc;

@@ -111,6 +111,17 @@ typedef struct gw_layer_stats {
  * the step is good is only known by wait. */
 GW_API gw_status gw_step_stats(gw_step *step, uint32_t layer, gw_layer_stats *out);
 
+/* One move of one exchange: a step of its route, from when this rank came to it until it was done. */
+typedef struct gw_step_interval {
+    uint32_t layer; /* of small layers that go together the first */
+    uint32_t piece, lane;
+    gw_route_step step;
+    double begun, ended; /* seconds since the step's first post */
+} gw_step_interval;
+/* What the last step did, and when, in the order of the wire. *n: how many there are; GW_ERR_CAPACITY if `room` is less, which is then
+ * full. Between wait and the next step's first post. */
+GW_API gw_status gw_step_timeline(gw_step *step, gw_step_interval *out, size_t room, size_t *n);
+
 /* The residuals, for gw_feedback_save and load; between steps only. */
 GW_API gw_feedback *gw_step_feedback(gw_step *step);
 /* The number of the next step, part of every random number: a run that is resumed sets it, before agree. */

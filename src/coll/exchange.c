@@ -309,6 +309,7 @@ gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
     x->there.waiting = 0;
     x->base_first = x->program.whole.first;
     x->move = x->phase = x->round = 0;
+    x->under_way = 0;
     x->request = NULL;
     x->stats = (gw_exchange_stats){.finite = 1};
     x->divided = x->looked = 0;
@@ -393,6 +394,10 @@ static gw_status go_on(gw_exchange *x, gw_why *why)
     const gw_move *m = &x->program.move[x->move];
     const double begin = now();
     int arrived = 1, again = 0;
+    if (!x->under_way) {
+        x->stats.began[x->move] = begin;
+        x->under_way = 1;
+    }
     gw_status status = gw_there_move(x, m, why);
     if (status != GW_OK || x->there.waiting) {
         return status;
@@ -409,6 +414,8 @@ static gw_status go_on(gw_exchange *x, gw_why *why)
         x->stats.decode_seconds += now() - begin;
     }
     if (status == GW_OK && arrived) {
+        x->stats.ended[x->move] = now();
+        x->under_way = 0;
         x->move = again ? 1 : x->move + 1;
         x->phase = 0;
     }

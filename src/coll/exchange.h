@@ -74,7 +74,7 @@ struct gw_exchange {
     gw_stream stream;
     float *values; /* of a device's exchange: the host's copy, as large as its moves need it */
     uint32_t move, phase, round;
-    int running;
+    int running, under_way; /* the move has begun */
     gw_request request;
     gw_comm *comm;          /* of `request` */
     gw_bundle bundle, next; /* what the rank holds, and where a collective leaves it */

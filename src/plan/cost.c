@@ -177,6 +177,11 @@ static const gw_cost_curve *measured(const gw_cluster *c, const gw_route_step *s
     return NULL;
 }
 
+double gw_collective_phases(const gw_move *move)
+{
+    return move->step.op == GW_OP_ALLREDUCE || move->step.op == GW_OP_REDUCE ? 2 : 1;
+}
+
 double gw_collective_seconds(const gw_cluster *c, const gw_move *root, const gw_move *other,
                              double sigma, gw_track *track)
 {
@@ -184,7 +189,7 @@ double gw_collective_seconds(const gw_cluster *c, const gw_move *root, const gw_
     const uint32_t members = root->group.size;
     const uint32_t near = step->level == GW_LEVEL_INTER ? 0 : c->ranks_per_node - 1;
     const uint32_t far = members - 1 - near;
-    const double phases = step->op == GW_OP_ALLREDUCE || step->op == GW_OP_REDUCE ? 2 : 1;
+    const double phases = gw_collective_phases(root);
     *track = far == 0 ? GW_TRACK_INTRA : GW_TRACK_NIC;
     if (members < 2 || !root->runs) {
         return 0;

@@ -13,6 +13,8 @@ double gw_curve_at(const gw_cost_curve *curve, double bytes, double sigma);
 const gw_codec_cost *gw_cluster_codec(const gw_cluster *cluster, const gw_params *params,
                                       gw_device device);
 
+/* Pieces to their owners, then sums: 2; else 1. */
+double gw_collective_phases(const gw_move *move);
 /* A collective as rank 0 and rank 1 of node 0 see it (rank 0 is every root, rank 1 stands for all others;
  * NULL where a node has one rank). Sets the track it keeps busy. */
 double gw_collective_seconds(const gw_cluster *cluster, const gw_move *root, const gw_move *other,

@@ -297,6 +297,7 @@ static gw_status prepare(planner *p, gw_why *why)
     const gw_joint_request *r = p->request;
     gw_status status = gw_joint_table_create(&p->table, p->job, r, why);
     status = status == GW_OK ? gw_pricer_create(&p->pricer, p->cluster, why) : status;
+    status = status == GW_OK ? gw_price_exchange(&p->pricer, p->job, why) : status;
     if (status != GW_OK) {
         return status;
     }

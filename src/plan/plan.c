@@ -311,6 +311,7 @@ static gw_status make(planner *p, gw_plan *plan, gw_why *why)
     p->n_rules = p->request->no_fusion ? 1 : GW_FUSIONS;
     gw_status status = gw_pricer_create(&p->pricer, p->cluster, why);
     p->pricer.one_device = gw_job_sizes(p->job) > MANY_SIZES;
+    status = status == GW_OK ? gw_price_exchange(&p->pricer, p->job, why) : status;
     status = status == GW_OK ? collect_specs(p, why) : status;
     status = status == GW_OK ? try_baselines(p, why) : status;
     status = status == GW_OK ? search_all(p, why) : status;

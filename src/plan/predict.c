@@ -4,6 +4,7 @@
 
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 char *gw_text_join(char *text, size_t size, const char *name, const char *device)
 {
@@ -150,6 +151,43 @@ gw_status gw_predict_entries(gw_pricer *p, const gw_job *job, const gw_plan_entr
                            : status;
 }
 
+/* ---- what exchanges take from the cores ---- */
+
+gw_status gw_price_exchange(gw_pricer *p, const gw_job *job, gw_why *why)
+{
+    enum { HALVINGS = 24, LANES = 6 };
+    if (job->beside <= 0 || p->cluster->has_gpu || p->cluster->cpu_workers > 0) {
+        return GW_OK;
+    }
+    const gw_route dense = {.n_steps = 1, .step = {{GW_OP_ALLREDUCE, GW_LEVEL_FLAT, 0}}};
+    gw_job_tensor *tensors = calloc(job->n, sizeof *tensors);
+    gw_job small = *job;
+    gw_status status =
+        tensors != NULL ? GW_OK : GW_FAIL(why, GW_ERR_MEMORY, "no memory to price exchanges");
+    for (size_t i = 0; i < job->n && tensors != NULL; i++) {
+        tensors[i] = job->tensors[i];
+        tensors[i].elements = GW_BESIDE_ELEMENTS;
+    }
+    small.tensors = tensors;
+    p->apart = 1;
+    p->rules.cpu_workers = LANES;
+    memset(p->rules.busy, 0, sizeof p->rules.busy); /* is part of what was measured */
+    double low = 0, high = job->beside;
+    for (int i = 0; i < HALVINGS && status == GW_OK; i++) {
+        gw_ticks makespan = 0;
+        p->exchange = (low + high) / 2;
+        status = gw_predict_uniform(p, &small, GW_FUSION[0], NULL, &dense, &makespan, why);
+        if (job->forward + (double)makespan * 1e-9 < job->beside) {
+            low = p->exchange;
+        } else {
+            high = p->exchange;
+        }
+    }
+    p->exchange = low;
+    free(tensors);
+    return status;
+}
+
 /* ---- the public doors ---- */
 
 static gw_status check(const gw_job *job, const gw_cluster *cluster, const gw_plan_entry *entries,
@@ -190,6 +228,7 @@ static gw_status makespan_of(const gw_job *job, const gw_cluster *cluster,
     }
     status = gw_pricer_create(&p, cluster, why);
     p.rules.one_channel = one_channel;
+    status = status == GW_OK ? gw_price_exchange(&p, job, why) : status;
     if (status == GW_OK) {
         status = gw_predict_entries(&p, job, entries, makespan, intervals, n_intervals, why);
     }

@@ -14,6 +14,9 @@ gw_status gw_predict_entries(gw_pricer *p, const gw_job *job, const gw_plan_entr
                              gw_ticks *makespan, gw_interval *intervals, size_t *n_intervals,
                              gw_why *why);
 
+/* Finds p->exchange, so that what job->beside says comes out. */
+gw_status gw_price_exchange(gw_pricer *p, const gw_job *job, gw_why *why);
+
 /* "name@device" */
 char *gw_text_join(char *text, size_t size, const char *name, const char *device);
 

@@ -5,13 +5,15 @@
 #include <stdlib.h>
 #include <string.h>
 
+static const double LEAST = 1e-9; /* seconds: a tick */
+
 /* ---- one route, compiled ---- */
 
 /* A step with all that does not depend on devices. */
 typedef struct part {
     uint8_t op;
     gw_track track; /* collectives */
-    double seconds;
+    double seconds, latency, messages;
     double operand, payload; /* coding: fp32 bytes of the range, bytes of the payloads */
     double payloads;         /* decode: how many are added */
 } part;
@@ -55,6 +57,8 @@ static gw_status compile(const gw_pricer *p, uint64_t elements, const gw_params 
         } else {
             const gw_move *peer = pair ? &other.move[i] : NULL;
             x->seconds = gw_collective_seconds(c, m, peer, p->sigma, &x->track);
+            x->messages = gw_collective_phases(m) * (m->group.size - 1);
+            x->latency = gw_lengths_seconds(c, m, peer, p->sigma);
             if (m->before.kind == GW_OPERAND_BUNDLE &&
                 (gw_params_flags(params) & GW_CODEC_FIXED_SIZE) == 0) {
                 x->seconds += gw_lengths_seconds(c, m, peer, p->sigma);
@@ -102,6 +106,19 @@ static void code(const gw_pricer *p, assembly *a, const part *x, const coders *w
     add(a, on_cpu && own_workers ? GW_TRACK_CPU : GW_TRACK_GPU, x->operand == 0 ? 0 : seconds);
 }
 
+static void send(const gw_pricer *p, assembly *a, const part *x)
+{
+    if (!p->apart || x->seconds == 0) {
+        add(a, x->track, x->seconds);
+        return;
+    }
+    const double latency = x->latency < x->seconds ? x->latency : x->seconds;
+    const double sent = x->seconds - latency;
+    add(a, GW_TRACK_GPU, x->messages * p->exchange);
+    add(a, x->track, sent > LEAST ? sent : LEAST); /* or it would be no exchange */
+    add(a, GW_TRACK_CPU, latency);
+}
+
 /* Bit i of `on_cpu`: the i-th coding step is the processor's. */
 static void assemble(const gw_pricer *p, const skeleton *s, const coders *who, uint32_t on_cpu,
                      assembly *a)
@@ -121,7 +138,7 @@ static void assemble(const gw_pricer *p, const skeleton *s, const coders *who, u
             last = x->op == GW_OP_ENCODE ? x->payload : x->operand;
         } else {
             bring(p, a, 0, last);
-            add(a, x->track, x->seconds);
+            send(p, a, x);
         }
     }
     bring(p, a, 0, last);

@@ -33,10 +33,10 @@ gw_status gw_job_check(const gw_job *job, gw_why *why)
         }
         before = t->ready;
     }
-    const double fixed[3] = {job->forward, job->backward - before, job->optimizer};
-    static const char *const NAMES[3] = {"forward", "backward behind the last gradient",
-                                         "optimizer"};
-    for (unsigned i = 0; i < 3; i++) {
+    const double fixed[4] = {job->forward, job->backward - before, job->optimizer, job->beside};
+    static const char *const NAMES[4] = {"forward", "backward behind the last gradient",
+                                         "optimizer", "a step of short exchanges"};
+    for (unsigned i = 0; i < 4; i++) {
         if (!(fixed[i] >= 0 && fixed[i] <= longest)) {
             return GW_FAIL(why, GW_ERR_RANGE, "%s takes %g s", NAMES[i], fixed[i]);
         }

@@ -149,11 +149,11 @@ static void print_expected(const gw_walk *walk, char *text, size_t size)
     }
     for (size_t n = 0; nth_step(n, &step) && used < size; n++) {
         gw_walk next = *walk;
-        char word[GW_STEP_TEXT];
+        char word[GW_ROUTE_STEP_TEXT];
         /* one device stands for all, unless the route asks for it */
         if (gw_walk_take(&next, step, NULL) &&
             (step.device != GW_DEVICE_GPU || (walk->additive && step.op == GW_OP_DECODE))) {
-            gw_step_print(step, word);
+            gw_route_step_print(step, word);
             const int wrote =
                 snprintf(text + used, size - used, "%s%s", used == 0 ? "" : ", ", word);
             used += wrote > 0 ? (size_t)wrote : 0;
@@ -167,10 +167,10 @@ gw_status gw_route_check(const gw_route *route, gw_why *why)
         return gw_fail(why, GW_ERR_ARG, "a route has at most %d steps", GW_ROUTE_MAX_STEPS);
     }
     gw_walk walk = {0};
-    char expected[160], word[GW_STEP_TEXT];
+    char expected[160], word[GW_ROUTE_STEP_TEXT];
     for (unsigned i = 0; i < route->n_steps; i++) {
         if (!gw_walk_take(&walk, route->step[i], NULL)) {
-            gw_step_print(route->step[i], word);
+            gw_route_step_print(route->step[i], word);
             print_expected(&walk, expected, sizeof expected);
             return gw_fail(why, GW_ERR_ARG, "step %u: %s cannot stand here; expected %s", i + 1,
                            word, expected);

@@ -32,9 +32,6 @@ int gw_walk_take(gw_walk *walk, gw_route_step step, gw_part *part);
 /* Whether a route may end here. */
 int gw_walk_is_over(const gw_walk *walk);
 
-/* A step as its text; "?" for what is none. */
-enum { GW_STEP_TEXT = 32 };
-void gw_step_print(gw_route_step step, char text[GW_STEP_TEXT]);
 /* Names by value; NULL for none. */
 const char *gw_op_name(unsigned op);
 const char *gw_level_name(unsigned level);

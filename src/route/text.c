@@ -239,15 +239,15 @@ gw_status gw_route_parse(gw_route *route, const char *text, gw_why *why)
 
 /* ---- writing ---- */
 
-void gw_step_print(gw_route_step step, char text[GW_STEP_TEXT])
+void gw_route_step_print(gw_route_step step, char text[GW_ROUTE_STEP_TEXT])
 {
     const char *op = gw_op_name(step.op), *level = gw_level_name(step.level);
     const char *device = gw_device_name(step.device);
     op = op != NULL ? op : "?";
     if (gw_is_coding(step.op)) {
-        (void)snprintf(text, GW_STEP_TEXT, "%s@%s", op, device != NULL ? device : "?");
+        (void)snprintf(text, GW_ROUTE_STEP_TEXT, "%s@%s", op, device != NULL ? device : "?");
     } else {
-        (void)snprintf(text, GW_STEP_TEXT, "%s:%s", level != NULL ? level : "?", op);
+        (void)snprintf(text, GW_ROUTE_STEP_TEXT, "%s:%s", level != NULL ? level : "?", op);
     }
 }
 
@@ -258,8 +258,8 @@ gw_status gw_route_print(const gw_route *route, char *text, size_t size)
     }
     size_t used = 0;
     for (unsigned i = 0; i < route->n_steps; i++) {
-        char word[GW_STEP_TEXT];
-        gw_step_print(route->step[i], word);
+        char word[GW_ROUTE_STEP_TEXT];
+        gw_route_step_print(route->step[i], word);
         const char *before = i == 0 ? "" : " \xC2\xB7 ";
         const size_t length = strlen(before) + strlen(word);
         if (size - used <= length || size <= used) {

@@ -1,5 +1,5 @@
 /* A step, seen from inside. step.c takes layers, plans and gradients; agree.c compares them with the other
- * ranks'; prepare.c turns the plan into tasks; run.c runs them; device.c is for gradients on a device; adapt*.c choose levels during training. */
+ * ranks'; prepare.c turns the plan into tasks; run.c runs them and timeline.c tells when; device.c is for gradients on a device; adapt*.c choose levels during training. */
 #ifndef GW_STEP_STEP_H
 #define GW_STEP_STEP_H
 

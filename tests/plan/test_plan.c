@@ -331,12 +331,55 @@ static void prices(void **state)
     near(two_tensors("natural:bits=8", 1e-3, 8e6, 2), 2e-3);
 }
 
+/* Three tensors, four ranks whose processors compute: a step of 64 elements each along one way. */
+static double short_step(double beside, uint32_t workers, const char *route)
+{
+    gw_job_tensor tensors[] = {{.name = "a", .elements = 64, .ready = 1e-3},
+                               {.name = "b", .elements = 64, .ready = 2e-3},
+                               {.name = "c", .elements = 64, .ready = 2e-3}};
+    const gw_job job = {
+        .tensors = tensors, .n = 3, .forward = 1e-3, .backward = 3e-3, .beside = beside};
+    const gw_cluster cluster = {.nodes = 4,
+                                .ranks_per_node = 1,
+                                .cpu_workers = workers,
+                                .inter = {.latency = 1e-4, .rate = 1e18}};
+    gw_plan_entry entries[3];
+    double seconds = NAN;
+    gw_why why = {""};
+    for (uint32_t i = 0; i < 3; i++) {
+        entries[i] = (gw_plan_entry){.tensor = i, .bucket = i};
+        assert_int_equal(gw_route_parse(&entries[i].route, route, &why), GW_OK);
+    }
+    const gw_status status = gw_plan_predict(&job, &cluster, entries, 3, 0, &seconds, &why);
+    CHECK(status == GW_OK, "%s", why.text);
+    return seconds;
+}
+
+/* What a step of short exchanges was measured to take comes out; half of its messages take half as much from the cores; where these
+ * do not send, and where a step takes no longer than its computing, it has no price. */
+static void exchanges_need_cores(void **state)
+{
+    (void)state;
+    near(short_step(0, 0, "dense"), 4e-3);
+    near(short_step(7e-3, 0, "dense"), 7e-3);
+    near(short_step(5e-3, 0, "dense"), 5e-3);
+    near(short_step(3e-3, 0, "dense"), 4e-3);
+    near(short_step(7e-3, 2, "dense"), 4e-3);
+    const double half =
+        short_step(7e-3, 0, "flat:reduce \xC2\xB7 flat:broadcast"); /* three phases */
+    CHECK(half > 8e-3 && half < 9e-3, "%g s for half as many messages again", half);
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(spans),      cmocka_unit_test(profiles),
-        cmocka_unit_test(same_again), cmocka_unit_test(one_rank_or_one_node),
-        cmocka_unit_test(directions), cmocka_unit_test(kept_within),
-        cmocka_unit_test(prices),     cmocka_unit_test(refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(spans),
+                                       cmocka_unit_test(profiles),
+                                       cmocka_unit_test(same_again),
+                                       cmocka_unit_test(one_rank_or_one_node),
+                                       cmocka_unit_test(directions),
+                                       cmocka_unit_test(kept_within),
+                                       cmocka_unit_test(prices),
+                                       cmocka_unit_test(refused),
+                                       cmocka_unit_test(exchanges_need_cores)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -153,6 +153,53 @@ static void layers_are_waited_for(void **state)
     run(3, layers_main);
 }
 
+/* ---- when ---- */
+
+/* Every move of every exchange once: in its place on the route, within the step, in order. */
+static void timeline_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    (void)all;
+    job *j = arg;
+    steps *s = &j->all[rank];
+    const gw_step_config config = {
+        .comm = comm, .lanes = 2, .piece = 2048, .fuse_below = 1000, .own_thread = 1};
+    gw_step_interval moves[64] = {{.layer = 0}}, one;
+    size_t n = 0, first_n = 0;
+    steps_open(s, &config, layers, LAYERS);
+    steps_agree(s);
+    for (uint64_t step = 1; step <= 2; step++) {
+        steps_run(s, step);
+        RANK_OK(gw_step_timeline(s->step, moves, 64, &n), "room enough");
+        RANK_TRUE(step == 1 || n == first_n, "as many in every step");
+        first_n = n;
+        uint32_t seen[LAYERS] = {0};
+        for (size_t i = 0; i < n; i++) {
+            const gw_step_interval *m = &moves[i];
+            const int goes_on = i > 0 && m->layer == m[-1].layer && m->piece == m[-1].piece;
+            RANK_TRUE(m->layer < LAYERS && m->lane < 2, "a layer and a lane");
+            RANK_TRUE(m->begun >= 0 && m->ended >= m->begun, "ended before it began");
+            RANK_TRUE(!goes_on || m->begun >= m[-1].ended, "a move before the one before it");
+            RANK_TRUE(goes_on ||
+                          m->piece == (i > 0 && m->layer == m[-1].layer ? m[-1].piece + 1 : 0),
+                      "pieces in order");
+            seen[m->layer]++;
+        }
+        /* 5000 elements are two blocks of the codec, each along six steps; a gather has three; small layers go as one */
+        RANK_TRUE(seen[0] == 2 * 6 && seen[1] == 3 && seen[5] == 3, "moves of a route");
+        RANK_TRUE(seen[3] == 1 && seen[4] == 0, "small layers at their first");
+    }
+    RANK_TRUE(gw_step_timeline(s->step, &one, 1, &n) == GW_ERR_CAPACITY && n == first_n,
+              "too small");
+    RANK_TRUE(one.layer == moves[0].layer && one.ended == moves[0].ended, "the first of them");
+    steps_close(s);
+}
+
+static void a_step_tells_when(void **state)
+{
+    (void)state;
+    run(3, timeline_main);
+}
+
 /* ---- all or nothing, and the loss scale ---- */
 
 static void skip_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
@@ -313,7 +360,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_wire_in_another_order),   cmocka_unit_test(layers_are_waited_for),
         cmocka_unit_test(a_step_counts_as_a_whole),    cmocka_unit_test(residuals_follow_the_scale),
-        cmocka_unit_test(shards_are_halves_of_routes),
+        cmocka_unit_test(shards_are_halves_of_routes), cmocka_unit_test(a_step_tells_when),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

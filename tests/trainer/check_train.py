@@ -242,6 +242,25 @@ def plan_file(path, ways, buckets=None, names=MLP):
     return path
 
 
+def check_trace(events, plan):
+    """The last 20 steps: rows are named, computing is whole, and each bucket's exchange has its route's steps, in order."""
+    rows = {e["tid"]: e["args"]["name"] for e in events if e["name"] == "thread_name"}
+    spans = [e for e in events if e["ph"] == "X"]
+    assert rows[0] == "compute" and rows[1] == "code" and {e["tid"] for e in spans} == set(rows), rows
+    computing = [e for e in spans if e["tid"] == 0]
+    assert [e["name"] for e in computing] == ["forward", "backward", "wait", "update"] * 20, computing[:5]
+    assert [e["args"]["step"] for e in computing[::4]] == list(range(STEPS - 19, STEPS + 1))
+    assert all(b["ts"] >= a["ts"] + a["dur"] - 1 for a, b in zip(computing, computing[1:])), "computing in turn"
+    names = {}
+    for tensor in plan["tensors"]:
+        names.setdefault(tensor["bucket"], []).append(tensor)
+    for bucket in names.values():
+        mine = [e for e in spans if e["args"].get("tensor") == "+".join(dict.fromkeys([bucket[0]["name"], bucket[-1]["name"]]))]
+        steps = [e["name"].split()[-1] for e in mine]
+        assert steps == bucket[0]["route"].split(" · ") * 20, (bucket[0], steps[:12])
+        assert all(b["ts"] >= a["ts"] + a["dur"] - 1 for a, b in zip(mine, mine[1:])), "steps of a route in turn"
+
+
 def case_plan(work, images):
     """From a run to a job to a plan to a run; a plan's run is that of the same specs and routes; what does not fit is told."""
     # a run's job is a job, whose plan runs
@@ -250,8 +269,12 @@ def case_plan(work, images):
     assert [(t["name"], t["shape"]) for t in job["tensors"]][:2] == [("fc3.bias", [10]), ("fc3.weight", [10, 128])], job["tensors"][:2]
     ready = [t["ready_ms"] for t in job["tensors"]]
     assert ready == sorted(ready) and 0 < ready[-1] <= job["backward_ms"] and job["forward_ms"] > 0 and job["batch_per_rank"] == 16, job
+    assert job["beside_ms"] > 0, job
     run(GRADWIRE, "plan", work / "job.json", "--nodes", 2, "--link", "100mbit", "-c", "natural:bits=8", "-o", work / "made.json", "-q")
-    said = run(*command(images, "--steps", STEPS), "--plan", work / "made.json", "--out", work / "made")
+    said = run(*command(images, "--steps", STEPS), "--plan", work / "made.json", "--trace", work / "trace.json", "--out", work / "made")
+    check_trace(json.loads((work / "trace.json").read_text())["traceEvents"], json.loads((work / "made.json").read_text()))
+    told = run(*command(images, "--steps", STEPS), "--trace", work / "x.json", "--compare", "dense,sign", "--out", work / "y", status=2).stderr
+    assert "--trace is of one run" in told, told
     made = run_oracle.check(work / "made")
     assert made["config"]["plan"] == str(work / "made.json") and made["config"]["plan_checksum"].startswith("fnv1a64:"), made["config"]
     assert "plan:made" in said.stdout and any(layer["spec"] != "dense" for layer in made["layers"]), said.stdout
