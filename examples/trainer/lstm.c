@@ -6,6 +6,7 @@
 #include "layer.h"
 
 #include <math.h>
+#include <stdint.h>
 #include <string.h>
 
 enum { BIAS, RECURRENT, INPUT };
@@ -21,28 +22,71 @@ typedef struct lstm {
     float *h_gradient, *cell_gradient; /* what comes from the next moment, of every sequence */
 } lstm;
 
+/* e^x to 5 units in the last place, without a call or a branch, so that compilers make vectors of it: a third of a step was in expf. */
+static float exponential(float x)
+{
+    const float whole =
+        12582912; /* 1.5 · 2^23: what is added to it is rounded to an integer, its low bits */
+    const float limited = x < -87 ? -87 : x > 88 ? 88 : x;
+    const float shifted = limited * 1.44269504F + whole;
+    const float power = shifted - whole;
+    const float rest =
+        (limited - power * 0.693145752F) - power * 1.42860677e-6F; /* ln 2 in two parts */
+    float series = 1.38888889e-3F;
+    series = series * rest + 8.33333333e-3F;
+    series = series * rest + 4.16666667e-2F;
+    series = series * rest + 0.166666667F;
+    series = series * rest + 0.5F;
+    series = series * rest + 1;
+    series = series * rest + 1;
+    uint32_t bits;
+    memcpy(&bits, &shifted, sizeof bits);
+    bits = (bits << 23) + (UINT32_C(127) << 23);
+    float scale;
+    memcpy(&scale, &bits, sizeof scale);
+    return series * scale;
+}
+
 static float sigmoid(float x)
 {
-    return 1 / (1 + expf(-x));
+    return 1 / (1 + exponential(-x));
 }
 
 static float hyperbolic(float x)
 {
-    return 2 * sigmoid(2 * x) - 1; /* half the time of tanhf */
+    return 2 * sigmoid(2 * x) - 1;
+}
+
+static void sigmoid_all(size_t n, float shift, float *x)
+{
+    for (size_t i = 0; i < n; i++) {
+        x[i] = sigmoid(x[i] + shift);
+    }
+}
+
+static void hyperbolic_all(size_t n, const float *restrict x, float *restrict y)
+{
+    for (size_t i = 0; i < n; i++) {
+        y[i] = hyperbolic(x[i]);
+    }
 }
 
 /* One moment of one sequence; `before` is NULL at the first. */
-static void forward_cell(size_t units, float *gates, const float *before, float *cell,
+static void forward_cell(size_t units, float *gates, const float *before, float *restrict cell,
                          float *tanh_cell, float *h)
 {
     float *i = gates, *f = gates + units, *g = gates + 2 * units, *o = gates + 3 * units;
+    sigmoid_all(units, 0, i);
+    sigmoid_all(units, remember, f);
     for (size_t u = 0; u < units; u++) {
-        i[u] = sigmoid(i[u]);
-        f[u] = sigmoid(f[u] + remember);
         g[u] = hyperbolic(g[u]);
-        o[u] = sigmoid(o[u]);
+    }
+    sigmoid_all(units, 0, o);
+    for (size_t u = 0; u < units; u++) {
         cell[u] = i[u] * g[u] + (before != NULL ? f[u] * before[u] : 0);
-        tanh_cell[u] = hyperbolic(cell[u]);
+    }
+    hyperbolic_all(units, cell, tanh_cell);
+    for (size_t u = 0; u < units; u++) {
         h[u] = o[u] * tanh_cell[u];
     }
 }
