@@ -1,5 +1,6 @@
 /* What coding takes on a CUDA device, over sizes, and what copies between it and pinned memory take. Codes are timed by the device's own
  * events, around repeats that are launched one behind the other, so that a launch that lasts longer than its work counts. */
+#include <math.h>
 #include <stdio.h>
 
 #include <gradwire/gradwire.h>
@@ -232,10 +233,10 @@ static gw_status measure_copies(gw_cli_meter *m, device *d, bool out_of_it, gw_c
                        out_of_it ? "from" : "to");
         status = gw_cli_measure(m, what, copy, d, &found[i], why);
     }
-    const double longer = found[1].seconds - found[0].seconds;
+    const double longer = found[1].seconds - found[0].seconds, all = (double)bytes[1];
     *fit = (gw_cli_link_fit){
         .latency = found[0].seconds,
-        .rate = (double)(bytes[1] - bytes[0]) / (longer > 1e-9 ? longer : 1e-9),
+        .rate = longer > 0 ? (all - (double)bytes[0]) / longer : all / fmax(found[1].seconds, 1e-9),
         .spread = found[1].seconds > 0 ? found[1].deviation / found[1].seconds : 0};
     return status;
 }

@@ -142,11 +142,24 @@ static bool override(const gw_cli_said *said, json_t *cluster)
     return true;
 }
 
+static bool has_links(const gw_cli_said *said, const json_t *cluster)
+{
+    const json_int_t nodes = json_integer_value(json_object_get(cluster, "nodes"));
+    const json_int_t ranks = json_integer_value(json_object_get(cluster, "ranks_per_node"));
+    const bool fine = (nodes < 2 || json_object_get(cluster, "inter")) &&
+                      (ranks < 2 || json_object_get(cluster, "intra"));
+    if (!fine) {
+        gw_cli_error("%s: its links do not fit %lld nodes of %lld ranks", said->cluster,
+                     (long long)nodes, (long long)ranks);
+    }
+    return fine;
+}
+
 bool gw_cli_profile_said(const gw_cli_said *said, json_t *cluster, json_t *sources)
 {
-    const bool fine = said->cluster
-                          ? take_file(said->cluster, cluster, sources) && override(said, cluster)
-                          : assume(said, cluster, sources);
+    const bool fine = said->cluster ? take_file(said->cluster, cluster, sources) &&
+                                          override(said, cluster) && has_links(said, cluster)
+                                    : assume(said, cluster, sources);
     if (fine) {
         take_options(said, cluster, sources);
     }

@@ -19,6 +19,7 @@ refuse --device cuda -n 100
 refuse --device cuda --cluster nowhere.json
 echo '{"format": "gradwire.cluster/1", "nodes": 8}' > odd.json
 refuse --device cuda --cluster odd.json
+refuse --device cuda --cluster "$CASE/../../../examples/clusters/wan-100m.json" --ranks-per-node 8
 test -n "${GRADWIRE_EMULATED:-}" || exit 0
 profile() {
     "$GRADWIRE" profile --device cuda --cuda "$GRADWIRE_EMULATED" -n 1Ki -c natural:bits=8 --force "$@" > said 2> ignored
