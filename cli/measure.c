@@ -113,7 +113,8 @@ gw_status gw_cli_measure(gw_cli_meter *m, const char *what, gw_cli_work *work, v
 {
     double once = 0, samples[GW_CLI_SAMPLES] = {0};
     gw_status status = sample(m, work, arg, 1, &once, why); /* warms up */
-    const double wanted = once > 0 && once < SHORTEST ? ceil(SHORTEST / once) : 1;
+    const double shortest = m->shortest > 0 ? m->shortest : SHORTEST;
+    const double wanted = once > 0 && once < shortest ? ceil(shortest / once) : 1;
     const uint32_t repeats = (uint32_t)fmin(wanted, 1000);
     *out = (gw_cli_measured){.spread = INFINITY};
     for (int attempt = 0; attempt < TRIES && status == GW_OK && out->spread > GW_CLI_MOST_SPREAD;

@@ -10,7 +10,8 @@
 typedef struct gw_cli_meter {
     double (*clock)(void *arg); /* seconds */
     void *arg;
-    gw_comm *comm; /* NULL: alone */
+    gw_comm *comm;   /* NULL: alone */
+    double shortest; /* seconds that a sample lasts at least, by repeats; 0: the usual */
     /* what came of them */
     uint32_t measured, noisy;
     double worst; /* spread, of the noisiest */

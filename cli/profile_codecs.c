@@ -10,14 +10,13 @@
 #include "generate.h"
 #include "profile.h"
 
-static const size_t SIZES[] = {256,       1024,       4 * 1024,    16 * 1024,
-                               64 * 1024, 256 * 1024, 1024 * 1024, 4 * 1024 * 1024};
-enum { N_SIZES = sizeof SIZES / sizeof SIZES[0], MOST = 4 * 1024 * 1024 };
+/* Numbers of the least tensor; each next one is four times as large. */
+enum { LEAST = 256 };
 
 typedef struct coder {
     gw_params params;
     bool feedback;
-    size_t n;
+    size_t n, most;
     float *in, *out, *residual, *after;
     uint8_t *payload;
     size_t bound, written;
@@ -28,7 +27,7 @@ typedef struct coder {
  * same. */
 static size_t place(const coder *c, uint32_t repeat)
 {
-    return repeat % (MOST / c->n) * c->n;
+    return repeat % (c->most / c->n) * c->n;
 }
 
 static gw_status encode(void *arg, uint32_t repeats, gw_why *why)
@@ -70,7 +69,7 @@ static gw_status copy(void *arg, uint32_t repeats, gw_why *why)
     return GW_OK;
 }
 
-static json_t *point_json(size_t n, const gw_cli_measured *e, const gw_cli_measured *d)
+json_t *gw_cli_profile_point(size_t n, const gw_cli_measured *e, const gw_cli_measured *d)
 {
     return json_pack("{s:I, s:f, s:f, s:f, s:f, s:I}", "bytes", 4 * (json_int_t)n, "encode_us",
                      1e6 * e->seconds, "decode_us", 1e6 * d->seconds, "encode_deviation_us",
@@ -90,7 +89,7 @@ static gw_status measure_size(gw_cli_meter *m, coder *c, const char *spec, json_
         status = gw_cli_measure(m, what, decode, c, &d, why);
     }
     if (status == GW_OK) {
-        (void)json_array_append_new(points, point_json(c->n, &e, &d));
+        (void)json_array_append_new(points, gw_cli_profile_point(c->n, &e, &d));
     }
     return status;
 }
@@ -109,9 +108,9 @@ static gw_status open_spec(coder *c, const char *spec, gw_why *why)
                                    "%s goes in rounds, which no cluster file describes",
                                    gw_codec_name(c->params.codec));
     }
-    status = gw_payload_bound(&c->params, MOST, &c->bound);
+    status = gw_payload_bound(&c->params, c->most, &c->bound);
     if (status == GW_OK) {
-        status = gw_codec_workspace(&c->params, GW_F32, MOST, c->feedback, 1, &bytes);
+        status = gw_codec_workspace(&c->params, GW_F32, c->most, c->feedback, 1, &bytes);
     }
     c->payload = malloc(c->bound + 1);
     c->exec.workspace = (gw_workspace){malloc(bytes + 1), bytes};
@@ -133,10 +132,10 @@ static gw_status measure_spec(gw_cli_meter *m, coder *c, const char *spec, json_
 {
     json_t *points = json_array();
     gw_status status = open_spec(c, spec, why);
-    for (size_t i = 0; i < N_SIZES && status == GW_OK; i++) {
-        c->n = SIZES[i];
-        memset(c->residual, 0, MOST * sizeof *c->residual);
-        memset(c->out, 0, MOST * sizeof *c->out);
+    for (size_t n = LEAST; n <= c->most && status == GW_OK; n *= 4) {
+        c->n = n;
+        memset(c->residual, 0, c->most * sizeof *c->residual);
+        memset(c->out, 0, c->most * sizeof *c->out);
         status = measure_size(m, c, spec, points, why);
     }
     close_spec(c);
@@ -145,22 +144,22 @@ static gw_status measure_spec(gw_cli_meter *m, coder *c, const char *spec, json_
     return status;
 }
 
-static gw_status open_coder(coder *c, gw_why *why)
+static gw_status open_coder(coder *c, size_t most, gw_why *why)
 {
-    *c = (coder){.n = MOST};
+    *c = (coder){.n = most, .most = most};
     float **const buffers[] = {&c->in, &c->out, &c->residual, &c->after};
     bool fine = true;
     for (size_t i = 0; i < 4; i++) {
-        *buffers[i] = malloc(MOST * sizeof(float));
+        *buffers[i] = malloc(most * sizeof(float));
         fine = fine && *buffers[i];
     }
     if (!fine) {
         return gw_cli_measure_fail(why, GW_ERR_MEMORY, "no memory to measure codecs");
     }
-    gw_cli_generate(1, c->in, MOST);
-    memset(c->out, 0, MOST * sizeof(float));
-    memset(c->residual, 0, MOST * sizeof(float));
-    memset(c->after, 0, MOST * sizeof(float));
+    gw_cli_generate(1, c->in, most);
+    memset(c->out, 0, most * sizeof(float));
+    memset(c->residual, 0, most * sizeof(float));
+    memset(c->after, 0, most * sizeof(float));
     return GW_OK;
 }
 
@@ -173,14 +172,14 @@ static void close_coder(coder *c)
 }
 
 gw_status gw_cli_profile_codecs(gw_cli_meter *m, const char *const *specs, size_t n_specs,
-                                json_t *codecs, double *copy_rate, gw_why *why)
+                                size_t most, json_t *codecs, double *copy_rate, gw_why *why)
 {
     coder c;
     gw_cli_measured copied = {0};
-    gw_status status = open_coder(&c, why);
-    if (status == GW_OK) {
-        status = gw_cli_measure(m, "copying 16 MiB", copy, &c, &copied, why);
-        *copy_rate = copied.seconds > 0 ? MOST * sizeof(float) / copied.seconds : 1e12;
+    gw_status status = open_coder(&c, most, why);
+    if (status == GW_OK && copy_rate) {
+        status = gw_cli_measure(m, "copying memory", copy, &c, &copied, why);
+        *copy_rate = copied.seconds > 0 ? (double)(most * sizeof(float)) / copied.seconds : 1e12;
     }
     for (size_t i = 0; i < n_specs && status == GW_OK; i++) {
         status = measure_spec(m, &c, specs[i], codecs, why);

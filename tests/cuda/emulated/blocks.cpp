@@ -129,6 +129,7 @@ void gw_emulate(dim3 grid, dim3 threads, size_t shared_bytes, gw_emulated_body *
             }
         }
     }
+    gw_emulated_launched((double)grid.x * grid.y * grid.z);
     gw_emulated_leave();
 }
 

@@ -52,6 +52,7 @@ extern dim3 threadIdx, blockIdx, blockDim, gridDim;
 /* Runs body once for every thread of every block; all see `shared_bytes` of poisoned shared memory a block. */
 typedef void gw_emulated_body(void *arg);
 void gw_emulate(dim3 grid, dim3 threads, size_t shared_bytes, gw_emulated_body *body, void *arg);
+void gw_emulated_launched(double blocks); /* so much time passes where time is made up */
 /* What a launch may ask for; more after cudaFuncSetAttribute, of whatever kernel. */
 extern size_t gw_emulated_most_shared;
 void *gw_emulated_shared(void);

@@ -1,0 +1,120 @@
+/* What profile finds on a device whose clock is made up: the times that were put in, and noise by its name. */
+#include "support/check.h"
+
+#include "cuda/emulated/pace.h"
+#include "profile.h"
+
+#include <dlfcn.h>
+
+/* Of the device: found anew for every test, as the library is. */
+static gw_emulated_times *pace;
+static void *library;
+
+static int set_up(void **state)
+{
+    gw_cuda *cuda = NULL;
+    gw_why why = {""};
+    CHECK(gw_cuda_open(GW_TESTS_EMULATED, &cuda, &why) == GW_OK, "%s", why.text);
+    library = dlopen(GW_TESTS_EMULATED, RTLD_NOW | RTLD_LOCAL);
+    assert_non_null(library);
+    pace = dlsym(library, GW_EMULATED_PACE);
+    assert_non_null(pace);
+    *pace = (gw_emulated_times){
+        .made_up = 1, .launch = 2e-3, .latency = {8e-6, 9e-6}, .rate = {50e9, 40e9}};
+    *state = cuda;
+    return 0;
+}
+
+static int tear_down(void **state)
+{
+    gw_cuda_close(*state);
+    return dlclose(library);
+}
+
+static double now(void *arg)
+{
+    (void)arg;
+    return pace->now;
+}
+
+static double point(const json_t *codecs, size_t spec, size_t i, const char *key)
+{
+    const json_t *points = json_object_get(json_array_get(codecs, spec), "points");
+    return json_number_value(json_object_get(json_array_get(points, i), key));
+}
+
+#define CHECK_NEAR(a, b) CHECK((a) > 0.999 * (b) && (a) < 1.001 * (b), "%g, not %g", (a), (b))
+
+static void times_are_those_of_the_device(void **state)
+{
+    enum { MOST = 16 * 1024, N_SIZES = 4 };
+    const char *const specs[] = {"cast:to=bf16", "randk:density=0.01"};
+    gw_cli_meter m = {.clock = now};
+    gw_cli_link_fit copies[2];
+    gw_why why = {""};
+    json_t *codecs = json_array();
+    pace->block = 0.5e-3; /* few repeats: blocks are slow to emulate */
+    const gw_status status =
+        gw_cli_profile_cuda(&m, (gw_cuda_place){*state, 0}, specs, 2, MOST, codecs, copies, &why);
+    CHECK(status == GW_OK, "%s", why.text);
+    assert_int_equal(m.measured, 4 + 2 * 2 * N_SIZES);
+    assert_ptr_equal(m.clock, now);
+    assert_int_equal(json_array_size(codecs), 2);
+    for (size_t i = 0; i < N_SIZES; i++) {
+        CHECK_NEAR(point(codecs, 0, i, "bytes"), 1024.0 * (double)(1 << 2 * i));
+    }
+    CHECK_NEAR(point(codecs, 0, 0, "encode_us"), 2500.0); /* one launch of one block */
+    CHECK_NEAR(point(codecs, 0, 0, "decode_us"), 2500.0);
+    CHECK(point(codecs, 0, N_SIZES - 1, "encode_us") >= 2900, "more numbers, more blocks: %g us",
+          point(codecs, 0, N_SIZES - 1, "encode_us"));
+    CHECK(point(codecs, 1, 0, "encode_us") > 4500, "several launches: %g us",
+          point(codecs, 1, 0, "encode_us"));
+    for (int way = 0; way < 2; way++) {
+        CHECK_NEAR(copies[way].latency, pace->latency[way] + 1024 / pace->rate[way]);
+        CHECK_NEAR(copies[way].rate, pace->rate[way]);
+    }
+    assert_int_equal(gw_cli_meter_verdict(&m, &why), GW_OK);
+    json_decref(codecs);
+}
+
+static void a_noisy_device_is_named(void **state)
+{
+    const char *const spec = "cast:to=bf16";
+    gw_cli_meter m = {.clock = now};
+    gw_cli_link_fit copies[2];
+    gw_why why = {""};
+    json_t *codecs = json_array();
+    pace->swing = 1;
+    const gw_status status =
+        gw_cli_profile_cuda(&m, (gw_cuda_place){*state, 0}, &spec, 1, 1024, codecs, copies, &why);
+    CHECK(status == GW_OK, "%s", why.text);
+    assert_int_equal(gw_cli_meter_verdict(&m, &why), GW_ERR_STATE);
+    CHECK(strstr(why.text, "4 of 8 measurements") && strstr(why.text, "on the device"), "%s",
+          why.text);
+    json_decref(codecs);
+}
+
+static void what_fails_is_named(void **state)
+{
+    const char *const wrong = "cast:to=f99", *const fine = "cast:to=bf16";
+    gw_cli_meter m = {.clock = now};
+    gw_cli_link_fit copies[2];
+    gw_why why = {""};
+    json_t *codecs = json_array();
+    const gw_cuda_place at = {*state, 0}, other = {*state, 1};
+    CHECK(gw_cli_profile_cuda(&m, at, &wrong, 1, 1024, codecs, copies, &why) != GW_OK, "%s", wrong);
+    CHECK(strstr(why.text, "f99"), "%s", why.text);
+    CHECK(gw_cli_profile_cuda(&m, other, &fine, 1, 1024, codecs, copies, &why) != GW_OK,
+          "a device %d", 1);
+    CHECK(strstr(why.text, "device"), "%s", why.text);
+    json_decref(codecs);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test_setup_teardown(times_are_those_of_the_device, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(a_noisy_device_is_named, set_up, tear_down),
+        cmocka_unit_test_setup_teardown(what_fails_is_named, set_up, tear_down)};
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
