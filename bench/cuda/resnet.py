@@ -79,7 +79,7 @@ def train(rank, ranks, options):
     model = resnet18().to(device).to(memory_format=torch.channels_last)
     ddp = DistributedDataParallel(model, gradient_as_bucket_view=True)
     if options.codec != "none":
-        gradwire.attach(ddp, options.codec, seed=options.seed, quiet=options.json)
+        gradwire.attach(ddp, options.codec if options.warm_up == 0 else "dense", seed=options.seed, quiet=options.json)
     steps_an_epoch = len(x) // (options.batch * ranks)
     steps = options.steps or options.epochs * steps_an_epoch
     optimizer = torch.optim.SGD(ddp.parameters(), lr=options.lr, momentum=0.9, weight_decay=5e-4, nesterov=True)
@@ -90,6 +90,9 @@ def train(rank, ranks, options):
     for step in range(steps):
         if step % steps_an_epoch == 0:
             order = torch.randperm(len(x), generator=same).to(device)
+        if step == options.warm_up * steps_an_epoch and step > 0 and options.codec != "none":
+            gradwire.detach(ddp)
+            gradwire.attach(ddp, options.codec, seed=options.seed, quiet=options.json)
         if step == min(10, steps - 1):  # what is set up in the first steps is not a step's time
             _wait(device)
             begin, first = time.perf_counter(), step
@@ -126,12 +129,13 @@ def tell(rank, ranks, options, ddp, device, steps, step_seconds, loss):
         return
     x, y = (t.to(device) for t in fashion_mnist.load("t10k"))
     result = {"task": "resnet18-fashion-mnist", "codec": options.codec, "seed": options.seed, "ranks": ranks, "batch": options.batch,
-              "steps": steps, "accuracy": accuracy(ddp.module, x, y), "loss": loss, "ms_a_step": 1e3 * step_seconds,
+              "steps": steps, "warm_up": options.warm_up, "accuracy": accuracy(ddp.module, x, y), "loss": loss, "ms_a_step": 1e3 * step_seconds,
               "replicas_equal": all(torch.equal(w.view(torch.int32), weights.view(torch.int32)) for w in everyone)}
     if options.codec != "none":
         s = gradwire.stats(ddp)
-        result |= {"bytes_a_step": s["bytes_sent"] / steps, "encode_ms": 1e3 * s["encode_seconds"] / steps,
-                   "decode_ms": 1e3 * s["decode_seconds"] / steps, "device": s["device"], "coding": s["coding"]}
+        compressed = steps - options.warm_up * (len(fashion_mnist.load("train")[1]) // (options.batch * ranks))
+        result |= {"bytes_a_step": s["bytes_sent"] / compressed, "encode_ms": 1e3 * s["encode_seconds"] / compressed,
+                   "decode_ms": 1e3 * s["decode_seconds"] / compressed, "device": s["device"], "coding": s["coding"]}
     print(json.dumps(result) if options.json else ", ".join(f"{k} {v}" for k, v in result.items()), flush=True)
 
 
@@ -141,6 +145,7 @@ def main():
     parser.add_argument("--codec", default="natural:bits=8", help="or a plan file, or none: DDP alone")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--epochs", type=int, default=6)
+    parser.add_argument("--warm-up", type=int, default=0, help="epochs at the begin that go uncompressed")
     parser.add_argument("--steps", type=int, default=0, help="instead of epochs")
     parser.add_argument("--batch", type=int, default=256, help="of every rank")
     parser.add_argument("--lr", type=float, default=0.1)
