@@ -1,0 +1,197 @@
+/* gw_lowrank_orthogonal by one block. The order of every sum is laid down, 16 lanes of additions one behind the other, so time is
+ * the number of sums that wait for each other. Of a column's two walks over the earlier ones the first is done for all
+ * later columns abreast, as soon as an earlier one is there: of rank 4's 19 sums that leaves 13. In each, two warps
+ * add, four sums of 16 lanes; all others multiply a stage ahead of them, and on the way take off what the sum before gave. */
+#ifndef GW_CUDA_LOWRANK_COLUMNS_H
+#define GW_CUDA_LOWRANK_COLUMNS_H
+
+#include "codec/cuda_lowrank.h"
+
+enum {
+    GW_LOW_ABREAST = 4,
+    GW_LOW_ADDERS = GW_LOW_ABREAST * GW_LOWRANK_LANES,
+    GW_LOW_MOST_RANK = 256,
+    GW_LOW_ROUND = 4 * GW_LOWRANK_LANES /* products that a sum takes at once */
+};
+
+/* PRODUCERS is a multiple of GW_LOW_ROUND. A stage is 4 products a producer: of one sum, or of two or four at once. */
+template <int PRODUCERS> struct gw_low_ortho_room {
+    double stage[2][4 * PRODUCERS];
+    double norms[GW_LOW_MOST_RANK],
+        shares[GW_LOW_MOST_RANK]; /* squared, at first; of the column in the one before */
+};
+
+/* Columns of `rows` numbers; where the finished ones go as fp32: rows of `pitch` numbers, and the payload's. */
+typedef struct gw_low_ortho {
+    double *columns;
+    uint64_t rows;
+    uint32_t rank, pitch;
+    float *left;
+    uint8_t *payload;
+} gw_low_ortho;
+
+GW_DEVICE void gw_low_leave(uint8_t *p, uint64_t i, uint32_t word)
+{
+    if (gw_aligned_to(p, 4)) {
+        ((uint32_t *)p)[i] = word;
+    } else {
+        gw_leave_u32(p + 4 * i, word);
+    }
+}
+
+GW_DEVICE double gw_low_unit(const gw_low_ortho &o, uint32_t k, uint64_t i, double v, double unit)
+{
+    const double u = unit == 0 ? 0 : v * unit; /* never −0 */
+    o.columns[k * o.rows + i] = u;
+    o.left[i * o.pitch + k] = (float)u;
+    gw_low_leave(o.payload + GW_LOW_HEADER, i * o.rank + k, gw_bits((float)u));
+    return u;
+}
+
+/* What a sum is of: n columns from `first` on, each less its share of column `before`, times column `by`, which is first
+ * brought to length 1; −1: nothing taken off; times itself; of length 1 already. */
+typedef struct gw_low_sum {
+    uint32_t first, n;
+    int before, by;
+    double unit;
+} gw_low_sum;
+
+template <int PRODUCERS, int JOBS>
+GW_DEVICE void gw_low_produce(gw_low_ortho_room<PRODUCERS> &room, const gw_low_ortho &o,
+                              const gw_low_sum &s, uint64_t stage)
+{
+    enum { OWN = 4 / JOBS, LONG = OWN * PRODUCERS };
+    const uint32_t me = threadIdx.x - GW_LOW_ADDERS;
+    double *to = room.stage[stage % 2] + me;
+    double v[OWN][JOBS], before[OWN], by[OWN];
+#pragma unroll
+    for (uint32_t e = 0; e < OWN; e++) {
+        const uint64_t i = stage * LONG + e * PRODUCERS + me;
+        const int in = i < o.rows;
+        before[e] = in && s.before >= 0 ? o.columns[(uint32_t)s.before * o.rows + i] : 0;
+        by[e] = in && s.by >= 0 ? o.columns[(uint32_t)s.by * o.rows + i] : 0;
+#pragma unroll
+        for (uint32_t j = 0; j < JOBS; j++) {
+            v[e][j] = in && j < s.n ? o.columns[(s.first + j) * o.rows + i] : 0;
+        }
+    }
+#pragma unroll
+    for (uint32_t e = 0; e < OWN; e++) {
+        const uint64_t i = stage * LONG + e * PRODUCERS + me;
+        if (i < o.rows && s.by >= 0 && s.unit >= 0) {
+            by[e] = gw_low_unit(o, (uint32_t)s.by, i, by[e], s.unit);
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < JOBS; j++) {
+            if (i < o.rows && j < s.n && s.before >= 0) {
+                v[e][j] -= room.shares[s.first + j] * before[e];
+                o.columns[(s.first + j) * o.rows + i] = v[e][j];
+            }
+            to[j * LONG + e * PRODUCERS] = v[e][j] * (s.by >= 0 ? by[e] : v[e][j]);
+        }
+    }
+}
+
+/* What is behind the last row is +0, which changes no sum. */
+GW_DEVICE double gw_low_consume(double sum, const double *from, uint32_t rounds)
+{
+    double next[4];
+#pragma unroll
+    for (uint32_t a = 0; a < 4; a++) {
+        next[a] = from[a * GW_LOWRANK_LANES];
+    }
+#pragma unroll 4
+    for (uint32_t r = 0; r < rounds; r++) {
+        double now[4];
+#pragma unroll
+        for (uint32_t a = 0; a < 4; a++) {
+            now[a] = next[a];
+        }
+        if (r + 1 < rounds) {
+#pragma unroll
+            for (uint32_t a = 0; a < 4; a++) {
+                next[a] = from[(r + 1) * GW_LOW_ROUND + a * GW_LOWRANK_LANES];
+            }
+        }
+#pragma unroll
+        for (uint32_t a = 0; a < 4; a++) {
+            sum += now[a];
+        }
+    }
+    return sum;
+}
+
+/* gw_lowrank_dot of up to JOBS columns, to[column] */
+template <int PRODUCERS, int JOBS>
+GW_DEVICE void gw_low_dots(gw_low_ortho_room<PRODUCERS> &room, const gw_low_ortho &o,
+                           const gw_low_sum &s, double *to)
+{
+    enum { LONG = 4 / JOBS * PRODUCERS };
+    static_assert(LONG % GW_LOW_ROUND == 0, "whole rounds");
+    const uint32_t job = threadIdx.x / GW_LOWRANK_LANES, lane = threadIdx.x % GW_LOWRANK_LANES;
+    const uint64_t stages = (o.rows + LONG - 1) / LONG;
+    double sum = 0;
+    for (uint64_t stage = 0; stage <= stages; stage++) {
+        if (threadIdx.x >= GW_LOW_ADDERS && stage < stages) {
+            gw_low_produce<PRODUCERS, JOBS>(room, o, s, stage);
+        } else if (job < s.n && stage > 0) {
+            const uint64_t left = o.rows - (stage - 1) * LONG;
+            const uint32_t rounds = left < LONG ? ((uint32_t)left + GW_LOW_ROUND - 1) / GW_LOW_ROUND
+                                                : (uint32_t)LONG / GW_LOW_ROUND;
+            sum = gw_low_consume(sum, room.stage[(stage - 1) % 2] + job * LONG + lane, rounds);
+        }
+        __syncthreads();
+    }
+    if (threadIdx.x < GW_LOW_ADDERS) {
+#pragma unroll
+        for (int half = GW_LOWRANK_LANES / 2; half > 0; half /= 2) {
+            sum += __shfl_down_sync(0xFFFFFFFFu, sum, half, GW_LOWRANK_LANES);
+        }
+        if (lane == 0 && job < s.n) {
+            to[s.first + job] = sum;
+        }
+    }
+    __syncthreads();
+}
+
+/* Some columns abreast, from `first` on. */
+template <int PRODUCERS>
+GW_DEVICE void gw_low_dots_abreast(gw_low_ortho_room<PRODUCERS> &room, const gw_low_ortho &o,
+                                   gw_low_sum s, double *to)
+{
+    for (; s.first < o.rank; s.first += GW_LOW_ABREAST) {
+        const uint32_t left = o.rank - s.first;
+        s.n = left < GW_LOW_ABREAST ? left : (uint32_t)GW_LOW_ABREAST;
+        if (s.n == 1) {
+            gw_low_dots<PRODUCERS, 1>(room, o, s, to);
+        } else if (s.n == 2) {
+            gw_low_dots<PRODUCERS, 2>(room, o, s, to);
+        } else {
+            gw_low_dots<PRODUCERS, 4>(room, o, s, to);
+        }
+        s.unit = -1;
+    }
+}
+
+/* By GW_LOW_ADDERS + PRODUCERS threads. */
+template <int PRODUCERS>
+GW_DEVICE void gw_low_orthogonal(gw_low_ortho_room<PRODUCERS> &room, const gw_low_ortho &o)
+{
+    gw_low_dots_abreast(room, o, {0, 0, -1, -1, -1}, room.norms);
+    for (uint32_t k = 0; k < o.rank; k++) {
+        const double before = sqrt(room.norms[k]);
+        for (uint32_t m = 0; m <= k && k > 0; m++) {
+            const int last = m == 0 ? (int)k - 1 : (int)m - 1;
+            const gw_low_sum s = {k, 1, last, m < k ? (int)m : -1, -1};
+            gw_low_dots<PRODUCERS, 1>(room, o, s, room.shares);
+        }
+        const double after = k == 0 ? before : sqrt(room.shares[k]);
+        const double unit = !(after > 0x1p-20 * before) ? 0 : 1 / after;
+        gw_low_dots_abreast(room, o, {k + 1, 0, (int)k - 1, (int)k, unit}, room.shares);
+        for (uint64_t i = threadIdx.x; i < o.rows && k + 1 == o.rank; i += blockDim.x) {
+            (void)gw_low_unit(o, k, i, o.columns[k * o.rows + i], unit);
+        }
+    }
+}
+
+#endif
