@@ -222,13 +222,21 @@ template <class B> GW_DEVICE gw_matrix gw_low_matrix(const B &batch, uint64_t co
 template <int WORDS>
 GW_DEVICE uint32_t gw_low_look(const uint8_t *factors, uint64_t n, uint32_t part, uint32_t parts)
 {
+    enum { DEEP = 8 };
+    const uint64_t apart = parts * GW_LOW_THREADS;
     uint32_t seen = 0;
-#pragma unroll 8
-    for (uint64_t i = part * GW_LOW_THREADS + threadIdx.x; i < n; i += parts * GW_LOW_THREADS) {
-        const uint32_t word = gw_bits(gw_low_number<WORDS>(factors, i));
-        seen |= (word & GW_ABS_MASK) < GW_INF_BITS ? GW_LOW_FINITE
-                : word == GW_NAN_BITS              ? GW_LOW_NAN
-                                                   : GW_LOW_BAD;
+    for (uint64_t i = part * GW_LOW_THREADS + threadIdx.x; i < n; i += DEEP * apart) {
+        uint32_t word[DEEP]; /* all of them under way before the first is looked at */
+#pragma unroll
+        for (uint32_t d = 0; d < DEEP; d++) {
+            word[d] = gw_bits(gw_low_number<WORDS>(factors, i + d * apart < n ? i + d * apart : i));
+        }
+#pragma unroll
+        for (uint32_t d = 0; d < DEEP; d++) {
+            const uint32_t odd = (word[d] & GW_ABS_MASK) >= GW_INF_BITS,
+                           nan = word[d] == GW_NAN_BITS;
+            seen |= nan * GW_LOW_NAN | (odd & (nan ^ 1)) * GW_LOW_BAD | (odd ^ 1) * GW_LOW_FINITE;
+        }
     }
     return seen;
 }
@@ -280,32 +288,46 @@ GW_DEVICE int gw_low_sound(const uint8_t *found)
 GW_DEVICE uint32_t gw_low_divide(float sum[4], uint32_t by, uint32_t column, uint32_t step,
                                  uint32_t end)
 {
-    const int exact = (by & (by - 1)) == 0;
-    const float factor = 1 / (float)by;
     uint32_t bad = 0;
+    if (by != 1) {
+        const int exact = (by & (by - 1)) == 0;
+        const float factor = 1 / (float)by;
+#pragma unroll
+        for (uint32_t q = 0; q < 4; q++) {
+            sum[q] = exact ? sum[q] * factor : sum[q] / (float)by;
+        }
+    }
 #pragma unroll
     for (uint32_t q = 0; q < 4; q++) {
-        sum[q] = exact ? sum[q] * factor : sum[q] / (float)by;
         bad += column + q * step < end && (gw_bits(sum[q]) & GW_ABS_MASK) >= GW_INF_BITS;
     }
     return bad;
 }
 
-/* Sums of rank 4 of a thread whose numbers are all there; payloads are sound and at multiples of 4 bytes. */
+/* Sums of rank 4 of a thread whose numbers are all there, of payloads at multiples of 4 bytes; 0 and nothing done if one is not
+ * sound, which is asked last, so that nothing waits for it. */
 template <class B>
-GW_DEVICE void gw_low_sum_whole(const B &batch, uint32_t index, const gw_matrix &m,
-                                const gw_low_tile &at)
+GW_DEVICE int gw_low_sum_whole(const B &batch, uint32_t index, const gw_matrix &m,
+                               const gw_low_tile &at)
 {
     const gw_select_out &t = batch.tensor[index];
     const uint64_t first = at.row * m.cols + at.column, pitch = at.groups * m.cols;
-    const uint32_t end = (uint32_t)m.cols;
+    const uint32_t end = (uint32_t)m.cols, by = batch.divisor;
+    int sound = 1;
     float sum[GW_LOW_ROWS][4];
 #pragma unroll
     for (uint32_t r = 0; r < GW_LOW_ROWS; r++) {
-        if (batch.add) {
+        sum[r][0] = sum[r][1] = sum[r][2] = sum[r][3] = -0.0f; /* leaves as it is what is added */
+    }
+    if (batch.add && batch.dtype == GW_F32 && at.step == 1) {
+#pragma unroll
+        for (uint32_t r = 0; r < GW_LOW_ROWS; r++) {
+            gw_read_four(sum[r], t.out, GW_F32, first + r * pitch, 4, 1);
+        }
+    } else if (batch.add) {
+#pragma unroll
+        for (uint32_t r = 0; r < GW_LOW_ROWS; r++) {
             gw_low_read(sum[r], t.out, batch.dtype, first + r * pitch, at.column, at.step, end);
-        } else { /* which leaves as it is whatever is added to it */
-            sum[r][0] = sum[r][1] = sum[r][2] = sum[r][3] = -0.0f;
         }
     }
     for (uint32_t p = 0; p < batch.n_payloads; p++) {
@@ -318,14 +340,30 @@ GW_DEVICE void gw_low_sum_whole(const B &batch, uint32_t index, const gw_matrix 
             gw_low_right_whole<0>(q, m, at, bytes);
             gw_low_product_whole<0, 0, GW_LOW_ROWS>(sum, q, at.row, bytes);
         }
+        sound &= gw_low_sound(t.room + p * GW_LOW_SURVEYS);
+    }
+    if (!sound) {
+        return 0;
     }
     uint32_t bad = 0;
 #pragma unroll
     for (uint32_t r = 0; r < GW_LOW_ROWS; r++) {
-        bad += gw_low_divide(sum[r], batch.divisor, at.column, at.step, end);
-        gw_low_write(sum[r], t.out, batch.dtype, first + r * pitch, at.column, at.step, end);
+        bad += gw_low_divide(sum[r], by, at.column, at.step, end);
+    }
+    if (batch.dtype == GW_F32 && at.step == 1) {
+#pragma unroll
+        for (uint32_t r = 0; r < GW_LOW_ROWS; r++) {
+            __stcs((float4 *)((float *)t.out + first + r * pitch),
+                   make_float4(sum[r][0], sum[r][1], sum[r][2], sum[r][3]));
+        }
+    } else {
+#pragma unroll
+        for (uint32_t r = 0; r < GW_LOW_ROWS; r++) {
+            gw_low_write(sum[r], t.out, batch.dtype, first + r * pitch, at.column, at.step, end);
+        }
     }
     gw_count(&t.result->non_finite, bad);
+    return 1;
 }
 
 /* Any sums, row by row. */
@@ -378,18 +416,14 @@ __global__ void __launch_bounds__(GW_LOW_THREADS, 3)
     const gw_matrix m = gw_low_matrix(batch, t.count);
     const int quads = m.cols % 4 == 0 && gw_aligned_to(t.out, batch.dtype == GW_F32 ? 16 : 8);
     const gw_low_tile at = gw_low_tile_of(m, number, quads);
-    int plain = m.rank == 4;
+    int words = 1;
     for (uint32_t p = 0; p < batch.n_payloads; p++) {
-        const void *bytes = batch.payload[index * batch.n_payloads + p].bytes;
-        const int sound = gw_low_sound(t.room + p * GW_LOW_SURVEYS);
-        plain = plain && sound && gw_aligned_to(bytes, 4);
-        if (!sound && number == 0 && threadIdx.x == 0) {
+        words &= gw_aligned_to(batch.payload[index * batch.n_payloads + p].bytes, 4);
+        if (number == 0 && threadIdx.x == 0 && !gw_low_sound(t.room + p * GW_LOW_SURVEYS)) {
             gw_blame(t.result, GW_ERR_CORRUPT);
         }
     }
-    if (plain && gw_low_whole(m, at)) {
-        gw_low_sum_whole(batch, index, m, at);
-    } else {
+    if (m.rank != 4 || !words || !gw_low_whole(m, at) || !gw_low_sum_whole(batch, index, m, at)) {
         gw_low_sum_rows(batch, index, m, at);
     }
 }

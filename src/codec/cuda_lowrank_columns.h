@@ -56,66 +56,102 @@ typedef struct gw_low_sum {
     double unit;
 } gw_low_sum;
 
-template <int PRODUCERS, int JOBS>
-GW_DEVICE void gw_low_produce(gw_low_ortho_room<PRODUCERS> &room, const gw_low_ortho &o,
-                              const gw_low_sum &s, uint64_t stage)
+/* A producer's numbers of a stage. */
+template <int JOBS> struct gw_low_own {
+    double before[4 / JOBS], by[4 / JOBS], v[4 / JOBS][JOBS];
+};
+
+/* They are read a stage ahead, so that they are there when they are wanted. WHOLE: all rows of the stage are there. */
+template <int PRODUCERS, int JOBS, int WHOLE>
+GW_DEVICE void gw_low_fetch(gw_low_own<JOBS> &x, const gw_low_ortho &o, const gw_low_sum &s,
+                            uint64_t first)
 {
-    enum { OWN = 4 / JOBS, LONG = OWN * PRODUCERS };
-    const uint32_t me = threadIdx.x - GW_LOW_ADDERS;
-    double *to = room.stage[stage % 2] + me;
-    double v[OWN][JOBS], before[OWN], by[OWN];
+    const uint64_t i = first + threadIdx.x - GW_LOW_ADDERS;
+    const double *before = o.columns + (uint32_t)s.before * o.rows + i;
+    const double *by = o.columns + (uint32_t)s.by * o.rows + i;
 #pragma unroll
-    for (uint32_t e = 0; e < OWN; e++) {
-        const uint64_t i = stage * LONG + e * PRODUCERS + me;
-        const int in = i < o.rows;
-        before[e] = in && s.before >= 0 ? o.columns[(uint32_t)s.before * o.rows + i] : 0;
-        by[e] = in && s.by >= 0 ? o.columns[(uint32_t)s.by * o.rows + i] : 0;
+    for (uint32_t e = 0; e < 4 / JOBS; e++) {
+        const int in = WHOLE || i + e * PRODUCERS < o.rows;
+        x.before[e] = in && s.before >= 0 ? before[e * PRODUCERS] : 0;
+        x.by[e] = in && s.by >= 0 ? by[e * PRODUCERS] : 0;
 #pragma unroll
         for (uint32_t j = 0; j < JOBS; j++) {
-            v[e][j] = in && j < s.n ? o.columns[(s.first + j) * o.rows + i] : 0;
-        }
-    }
-#pragma unroll
-    for (uint32_t e = 0; e < OWN; e++) {
-        const uint64_t i = stage * LONG + e * PRODUCERS + me;
-        if (i < o.rows && s.by >= 0 && s.unit >= 0) {
-            by[e] = gw_low_unit(o, (uint32_t)s.by, i, by[e], s.unit);
-        }
-#pragma unroll
-        for (uint32_t j = 0; j < JOBS; j++) {
-            if (i < o.rows && j < s.n && s.before >= 0) {
-                v[e][j] -= room.shares[s.first + j] * before[e];
-                o.columns[(s.first + j) * o.rows + i] = v[e][j];
-            }
-            to[j * LONG + e * PRODUCERS] = v[e][j] * (s.by >= 0 ? by[e] : v[e][j]);
+            const double *v = o.columns + (s.first + j) * o.rows + i;
+            x.v[e][j] = in && j < s.n ? v[e * PRODUCERS] : 0;
         }
     }
 }
 
-/* What is behind the last row is +0, which changes no sum. */
-GW_DEVICE double gw_low_consume(double sum, const double *from, uint32_t rounds)
+template <int PRODUCERS, int JOBS, int WHOLE>
+GW_DEVICE void gw_low_produce(double *to, gw_low_own<JOBS> &x, const double *shares,
+                              const gw_low_ortho &o, const gw_low_sum &s, uint64_t first)
 {
-    double next[4];
+    enum { OWN = 4 / JOBS };
+    const uint64_t i = first + threadIdx.x - GW_LOW_ADDERS;
+    to += threadIdx.x - GW_LOW_ADDERS;
+    if (s.unit >= 0) {
 #pragma unroll
-    for (uint32_t a = 0; a < 4; a++) {
-        next[a] = from[a * GW_LOWRANK_LANES];
-    }
-#pragma unroll 4
-    for (uint32_t r = 0; r < rounds; r++) {
-        double now[4];
-#pragma unroll
-        for (uint32_t a = 0; a < 4; a++) {
-            now[a] = next[a];
+        for (uint32_t e = 0; e < OWN; e++) {
+            if (WHOLE || i + e * PRODUCERS < o.rows) {
+                x.by[e] = gw_low_unit(o, (uint32_t)s.by, i + e * PRODUCERS, x.by[e], s.unit);
+            }
         }
-        if (r + 1 < rounds) {
+    }
 #pragma unroll
-            for (uint32_t a = 0; a < 4; a++) {
-                next[a] = from[(r + 1) * GW_LOW_ROUND + a * GW_LOWRANK_LANES];
+    for (uint32_t j = 0; j < JOBS; j++) {
+        double *v = o.columns + (s.first + j) * o.rows + i;
+        if (j < s.n && s.before >= 0) {
+            const double share = shares[s.first + j];
+#pragma unroll
+            for (uint32_t e = 0; e < OWN; e++) {
+                x.v[e][j] -= share * x.before[e];
+                if (WHOLE || i + e * PRODUCERS < o.rows) {
+                    v[e * PRODUCERS] = x.v[e][j];
+                }
             }
         }
 #pragma unroll
-        for (uint32_t a = 0; a < 4; a++) {
-            sum += now[a];
+        for (uint32_t e = 0; e < OWN; e++) {
+            to[(j * OWN + e) * PRODUCERS] = x.v[e][j] * (s.by >= 0 ? x.by[e] : x.v[e][j]);
+        }
+    }
+}
+
+/* One lane's sum. What is behind the last row is +0, which changes no sum. */
+GW_DEVICE double gw_low_consume(double sum, const double *from, uint32_t rounds)
+{
+    enum { DEEP = 8 };
+    uint32_t r = 0;
+    if (rounds >= 4) {
+        double a[DEEP], b[DEEP];
+#pragma unroll
+        for (uint32_t i = 0; i < DEEP; i++) {
+            a[i] = from[i * GW_LOWRANK_LANES];
+        }
+        for (; r + 4 <= rounds; r += 4) { /* two rounds are added while the next two are fetched */
+            const uint32_t next = r + 8 <= rounds ? r + 4 : 0;
+#pragma unroll
+            for (uint32_t i = 0; i < DEEP; i++) {
+                b[i] = from[(r + 2) * GW_LOW_ROUND + i * GW_LOWRANK_LANES];
+            }
+#pragma unroll
+            for (uint32_t i = 0; i < DEEP; i++) {
+                sum += a[i];
+            }
+#pragma unroll
+            for (uint32_t i = 0; i < DEEP; i++) {
+                a[i] = from[next * GW_LOW_ROUND + i * GW_LOWRANK_LANES];
+            }
+#pragma unroll
+            for (uint32_t i = 0; i < DEEP; i++) {
+                sum += b[i];
+            }
+        }
+    }
+    for (; r < rounds; r++) {
+#pragma unroll
+        for (uint32_t i = 0; i < 4; i++) {
+            sum += from[r * GW_LOW_ROUND + i * GW_LOWRANK_LANES];
         }
     }
     return sum;
@@ -129,20 +165,39 @@ GW_DEVICE void gw_low_dots(gw_low_ortho_room<PRODUCERS> &room, const gw_low_orth
     enum { LONG = 4 / JOBS * PRODUCERS };
     static_assert(LONG % GW_LOW_ROUND == 0, "whole rounds");
     const uint32_t job = threadIdx.x / GW_LOWRANK_LANES, lane = threadIdx.x % GW_LOWRANK_LANES;
-    const uint64_t stages = (o.rows + LONG - 1) / LONG;
+    const int producer = threadIdx.x >= GW_LOW_ADDERS;
+    gw_low_own<JOBS> x = {};
     double sum = 0;
-    for (uint64_t stage = 0; stage <= stages; stage++) {
-        if (threadIdx.x >= GW_LOW_ADDERS && stage < stages) {
-            gw_low_produce<PRODUCERS, JOBS>(room, o, s, stage);
-        } else if (job < s.n && stage > 0) {
-            const uint64_t left = o.rows - (stage - 1) * LONG;
+    const auto fetch = [&](uint64_t first) {
+        if (first + LONG <= o.rows) {
+            gw_low_fetch<PRODUCERS, JOBS, 1>(x, o, s, first);
+        } else if (first < o.rows) {
+            gw_low_fetch<PRODUCERS, JOBS, 0>(x, o, s, first);
+        }
+    };
+    if (producer) {
+        fetch(0);
+    }
+    for (uint64_t first = 0; first < o.rows + LONG; first += LONG) {
+        const uint64_t stage = first / LONG;
+        if (producer && first < o.rows) {
+            if (first + LONG <= o.rows) {
+                gw_low_produce<PRODUCERS, JOBS, 1>(room.stage[stage % 2], x, room.shares, o, s,
+                                                   first);
+            } else {
+                gw_low_produce<PRODUCERS, JOBS, 0>(room.stage[stage % 2], x, room.shares, o, s,
+                                                   first);
+            }
+            fetch(first + LONG);
+        } else if (!producer && job < s.n && first != 0) {
+            const uint64_t left = o.rows - (first - LONG);
             const uint32_t rounds = left < LONG ? ((uint32_t)left + GW_LOW_ROUND - 1) / GW_LOW_ROUND
                                                 : (uint32_t)LONG / GW_LOW_ROUND;
-            sum = gw_low_consume(sum, room.stage[(stage - 1) % 2] + job * LONG + lane, rounds);
+            sum = gw_low_consume(sum, room.stage[(stage + 1) % 2] + job * LONG + lane, rounds);
         }
         __syncthreads();
     }
-    if (threadIdx.x < GW_LOW_ADDERS) {
+    if (!producer) {
 #pragma unroll
         for (int half = GW_LOWRANK_LANES / 2; half > 0; half /= 2) {
             sum += __shfl_down_sync(0xFFFFFFFFu, sum, half, GW_LOWRANK_LANES);
