@@ -5,7 +5,8 @@
 #include "codec/cuda_lowrank.h"
 
 enum {
-    GW_LOW_LEFT_ROWS = 16, /* of a block; of them a warp's, and its columns at once */
+    GW_LOW_LEFT_ROWS =
+        16, /* of a block of wide matrices; of them a warp's, and its columns at once */
     GW_LOW_WARP_ROWS = 4,
     GW_LOW_WARP_COLS = 128,
     GW_LOW_LEFT_COLS = 2 * GW_LOW_WARP_COLS,
@@ -36,28 +37,66 @@ static __host__ __device__ inline uint32_t gw_low_chunks(const gw_matrix &m)
     return (m.rank + GW_LOW_CHUNK - 1) / GW_LOW_CHUNK;
 }
 
-static gw_low_places gw_low_places_in(uint8_t *room, const gw_low &s, uint64_t count, size_t *bytes)
+/* Where a matrix's parts lie, from `room` on. */
+static __host__ __device__ inline gw_low_places gw_low_lay_out(uint8_t *room, const gw_matrix &m,
+                                                               size_t *bytes)
 {
     gw_low_places p;
-    p.m = gw_matrix_of(s.rank, s.cols, count);
-    const uint64_t rank = p.m.rank, rows = p.m.rows, cols = p.m.cols, chunks = gw_low_chunks(p.m);
-    const uint64_t least = (uint64_t)GW_LOW_LEAST_ROWS * GW_LOW_THREADS / gw_low_lanes(cols);
+    const uint64_t rank = m.rank, rows = m.rows, cols = m.cols, chunks = gw_low_chunks(m);
+    p.m = m;
     p.wide = gw_low_wide(cols);
-    uint64_t parts =
-        rank == 0 || count <= GW_LOW_SMALL ? 1 : GW_LOW_PARTS_BLOCKS / (p.wide * chunks);
-    parts = parts < (rows + least - 1) / least ? parts : (rows + least - 1) / least;
-    parts = parts == 0 ? 1 : parts;
-    p.part_rows = (rows + parts - 1) / parts;
-    p.n_parts = p.part_rows == 0 ? 1 : (uint32_t)((rows + p.part_rows - 1) / p.part_rows);
+    p.n_parts = 1;
+    p.part_rows = rows;
+    if (rank != 0 && m.count > GW_LOW_SMALL) {
+        const uint64_t least = (uint64_t)GW_LOW_LEAST_ROWS * GW_LOW_THREADS / gw_low_lanes(cols);
+        const uint64_t most = (rows + least - 1) / least;
+        const uint64_t wanted = GW_LOW_PARTS_BLOCKS / (p.wide * chunks);
+        const uint64_t parts = wanted == 0 ? 1 : wanted < most ? wanted : most;
+        p.part_rows = (rows + parts - 1) / parts;
+        p.n_parts = (uint32_t)((rows + p.part_rows - 1) / p.part_rows);
+    }
+    const uint64_t apart = p.n_parts > 1 ? p.n_parts * rank * cols : 0;
     p.at = (gw_low_state *)room;
     p.start = (float *)(room + 256);
     p.left = p.start + GW_LOW_CHUNK * chunks * cols;
     p.columns = (double *)(p.left + GW_LOW_CHUNK * chunks * rows);
     p.parts = (float *)(p.columns + rank * rows);
-    p.tickets = (uint32_t *)(p.parts + (p.n_parts > 1 ? p.n_parts * rank * cols : 0));
+    p.tickets = (uint32_t *)(p.parts + apart);
     *bytes = (size_t)(256 + 4 * GW_LOW_CHUNK * chunks * (rows + cols) + 8 * rank * rows +
-                      4 * chunks * p.wide + (p.n_parts > 1 ? 4 * p.n_parts * rank * cols : 0));
+                      4 * apart + 4 * chunks * p.wide);
     return p;
+}
+
+static inline gw_low_places gw_low_places_in(uint8_t *room, const gw_low &s, uint64_t count,
+                                             size_t *bytes)
+{
+    return gw_low_lay_out(room, gw_matrix_of(s.rank, s.cols, count), bytes);
+}
+
+/* All that a launch needs to be told of a small tensor, so that it takes many. */
+typedef struct gw_low_small {
+    uint32_t cols, rank;
+} gw_low_small;
+
+static inline gw_low_small gw_low_small_in(uint8_t *room, const gw_low &s, uint64_t count,
+                                           size_t *bytes)
+{
+    const gw_matrix m = gw_matrix_of(s.rank, s.cols, count);
+    (void)gw_low_lay_out(room, m, bytes);
+    return {(uint32_t)m.cols, m.rank};
+}
+
+GW_DEVICE const gw_low_places &gw_low_places_of(const gw_select_in &, const gw_low_places &p)
+{
+    return p;
+}
+
+GW_DEVICE gw_low_places gw_low_places_of(const gw_select_in &t, const gw_low_small &s)
+{
+    const uint32_t count = (uint32_t)t.count, rows = count == 0 ? 0 : (count - 1) / s.cols + 1;
+    const gw_matrix m = {count, rows, s.cols, count == 0 ? 0 : count - (rows - 1) * s.cols, s.rank};
+    size_t unused;
+    return gw_low_lay_out(t.room, m, &unused);
 }
 
 GW_DEVICE int gw_low_odd(float x)
@@ -172,8 +211,8 @@ GW_DEVICE uint32_t gw_low_left_rows(float sum[GW_LOW_WARP_ROWS * GW_LOW_CHUNK],
                                     const gw_select_in &t, const void *from, const gw_low_places &p,
                                     uint64_t row, uint32_t k)
 {
-    const uint32_t lane = threadIdx.x % 32, half = threadIdx.x / 32 % 2;
-    const uint32_t cols = (uint32_t)p.m.cols;
+    const uint32_t lane = threadIdx.x % 32, cols = (uint32_t)p.m.cols;
+    const uint32_t half = cols <= GW_LOW_WARP_COLS ? 0 : threadIdx.x / 32 % 2;
     uint32_t odd = 0;
     for (uint32_t c = half * GW_LOW_WARP_COLS + (MODE == GW_LOW_QUADS ? 4 * lane : lane); c < cols;
          c += GW_LOW_LEFT_COLS) {
@@ -237,13 +276,26 @@ GW_DEVICE float gw_low_sum_warp(float v[16])
     return v[0] + __shfl_xor_sync(0xFFFFFFFFu, v[0], 1);
 }
 
-/* P of 16 rows, as columns of fp64. */
+/* The rows of a block: a matrix of few columns has no second half of them. */
+static __host__ __device__ inline uint32_t gw_low_left_high(const gw_matrix &m)
+{
+    return m.cols <= GW_LOW_WARP_COLS ? 2 * GW_LOW_LEFT_ROWS : GW_LOW_LEFT_ROWS;
+}
+
+static __host__ __device__ inline uint32_t gw_low_left_blocks(const gw_matrix &m)
+{
+    const uint32_t high = gw_low_left_high(m);
+    return m.rows == 0 ? 1 : (uint32_t)((m.rows + high - 1) / high);
+}
+
+/* P of a block's rows, as columns of fp64. */
 GW_DEVICE void gw_low_left(const gw_select_in &t, const gw_low_places &p, gw_dtype dtype,
                            uint32_t number)
 {
     __shared__ float halves[GW_LOW_THREADS / 32][GW_LOW_WARP_ROWS * GW_LOW_CHUNK];
-    const uint32_t warp = threadIdx.x / 32;
-    const uint64_t row = (uint64_t)number * GW_LOW_LEFT_ROWS + warp / 2 * GW_LOW_WARP_ROWS;
+    const uint32_t warp = threadIdx.x / 32, high = gw_low_left_high(p.m);
+    const uint32_t split = high == GW_LOW_LEFT_ROWS ? 2 : 1; /* warps that share rows */
+    const uint64_t first = (uint64_t)number * high, row = first + warp / split * GW_LOW_WARP_ROWS;
     const int mode = (row + GW_LOW_WARP_ROWS) * p.m.cols > p.m.count   ? GW_LOW_EDGE
                      : p.m.cols % 4 == 0 && gw_quads_aligned(t, dtype) ? GW_LOW_QUADS
                                                                        : GW_LOW_SINGLES;
@@ -263,10 +315,11 @@ GW_DEVICE void gw_low_left(const gw_select_in &t, const gw_low_places &p, gw_dty
             halves[warp][threadIdx.x % 32 / 2] = mine;
         }
         __syncthreads();
-        if (threadIdx.x < GW_LOW_LEFT_ROWS * GW_LOW_CHUNK) {
+        if (threadIdx.x < high * GW_LOW_CHUNK) {
             const uint32_t at = threadIdx.x / 16, n = threadIdx.x % 16;
-            const float all = halves[2 * at][n] + halves[2 * at + 1][n];
-            const uint64_t to = (uint64_t)number * GW_LOW_LEFT_ROWS + threadIdx.x / GW_LOW_CHUNK;
+            const float all =
+                split == 1 ? halves[at][n] : halves[2 * at][n] + halves[2 * at + 1][n];
+            const uint64_t to = first + threadIdx.x / GW_LOW_CHUNK;
             const uint32_t column = k + threadIdx.x % GW_LOW_CHUNK;
             if (to < p.m.rows && column < p.m.rank) {
                 p.columns[column * p.m.rows + to] = (double)all;
@@ -277,11 +330,6 @@ GW_DEVICE void gw_low_left(const gw_select_in &t, const gw_low_places &p, gw_dty
         }
         __syncthreads();
     }
-}
-
-static __host__ __device__ inline uint32_t gw_low_left_blocks(const gw_matrix &m)
-{
-    return m.rows == 0 ? 1 : (uint32_t)((m.rows + GW_LOW_LEFT_ROWS - 1) / GW_LOW_LEFT_ROWS);
 }
 
 /* A tensor that is sent as it is. */

@@ -81,15 +81,15 @@ __global__ void __launch_bounds__(THREADS, 3)
 }
 
 /* A tensor from beginning to end. */
-template <int N>
-__global__ void __launch_bounds__(THREADS, 2)
-    whole_kernel(const __grid_constant__ gw_select_batch<gw_low, gw_low_places, N> batch)
+template <class L, int N>
+__global__ void __launch_bounds__(THREADS, 3)
+    whole_kernel(const __grid_constant__ gw_select_batch<gw_low, L, N> batch)
 {
     __shared__ gw_low_ortho_room<THREADS - GW_LOW_ADDERS> room;
     uint32_t number;
     const uint32_t which = gw_select_find(batch, &number);
     const gw_select_in &t = batch.tensor[which];
-    const gw_low_places &p = batch.layout[which];
+    const gw_low_places &p = gw_low_places_of(t, batch.layout[which]);
     for (uint32_t i = 0; i < gw_low_start_blocks(p.m); i++) {
         gw_low_start(t, p, i);
     }
@@ -146,7 +146,7 @@ struct run_encode {
     {
         uint32_t n = part.deal([](uint64_t count) { return count <= GW_LOW_SMALL ? 1u : 0u; });
         if (n != 0) {
-            GW_LAUNCH(whole_kernel<N>, n, THREADS, 0, call->stream, part.batch);
+            GW_LAUNCH((whole_kernel<gw_low_places, N>), n, THREADS, 0, call->stream, part.batch);
         }
         n = deal(part, [](const gw_low_places &p) { return gw_low_start_blocks(p.m); });
         if (n == 0) {
@@ -168,6 +168,16 @@ struct run_encode {
             });
             GW_LAUNCH(finish_kernel<N>, n, THREADS, 0, call->stream, part.batch);
         }
+    }
+};
+
+struct run_small {
+    const gw_cuda_call *call;
+
+    template <int N> void operator()(gw_select_part<gw_low, gw_low_small, N> &part) const
+    {
+        const uint32_t n = part.deal([](uint64_t) { return 1u; });
+        GW_LAUNCH((whole_kernel<gw_low_small, N>), n, THREADS, 0, call->stream, part.batch);
     }
 };
 
@@ -193,8 +203,17 @@ struct run_decode {
 static gw_status encode(const gw_cuda_call *call, const gw_cuda_source *tensors, size_t n,
                         gw_why *why)
 {
-    gw_select_encode(shape_of(call->value), call, tensors, n, workspace, gw_low_places_in,
-                     run_encode{call}, UINT32_MAX - 1);
+    const gw_low s = shape_of(call->value);
+    const uint32_t point = UINT32_MAX - 1;
+    int small = 1;
+    for (size_t i = 0; i < n; i++) {
+        small &= tensors[i].in.count <= GW_LOW_SMALL;
+    }
+    if (small) {
+        gw_select_encode(s, call, tensors, n, workspace, gw_low_small_in, run_small{call}, point);
+    } else {
+        gw_select_encode(s, call, tensors, n, workspace, gw_low_places_in, run_encode{call}, point);
+    }
     return gw_cuda_launched(why, "lowrank");
 }
 
