@@ -117,22 +117,22 @@ GW_DEVICE void gw_low_produce(double *to, gw_low_own<JOBS> &x, const double *sha
     }
 }
 
-/* One lane's sum. What is behind the last row is +0, which changes no sum. */
-GW_DEVICE double gw_low_consume(double sum, const double *from, uint32_t rounds)
+/* One lane's sum. What is behind the last row is +0, which changes no sum. DEEP products are fetched while as many are added. */
+template <int DEEP> GW_DEVICE double gw_low_consume(double sum, const double *from, uint32_t rounds)
 {
-    enum { DEEP = 8 };
+    enum { STEP = DEEP / 4, BOTH = 2 * STEP }; /* rounds */
     uint32_t r = 0;
-    if (rounds >= 4) {
+    if (rounds >= BOTH) {
         double a[DEEP], b[DEEP];
 #pragma unroll
         for (uint32_t i = 0; i < DEEP; i++) {
             a[i] = from[i * GW_LOWRANK_LANES];
         }
-        for (; r + 4 <= rounds; r += 4) { /* two rounds are added while the next two are fetched */
-            const uint32_t next = r + 8 <= rounds ? r + 4 : 0;
+        for (; r + BOTH <= rounds; r += BOTH) {
+            const uint32_t next = r + 2 * BOTH <= rounds ? r + BOTH : 0;
 #pragma unroll
             for (uint32_t i = 0; i < DEEP; i++) {
-                b[i] = from[(r + 2) * GW_LOW_ROUND + i * GW_LOWRANK_LANES];
+                b[i] = from[(r + STEP) * GW_LOW_ROUND + i * GW_LOWRANK_LANES];
             }
 #pragma unroll
             for (uint32_t i = 0; i < DEEP; i++) {
@@ -193,7 +193,9 @@ GW_DEVICE void gw_low_dots(gw_low_ortho_room<PRODUCERS> &room, const gw_low_orth
             const uint64_t left = o.rows - (first - LONG);
             const uint32_t rounds = left < LONG ? ((uint32_t)left + GW_LOW_ROUND - 1) / GW_LOW_ROUND
                                                 : (uint32_t)LONG / GW_LOW_ROUND;
-            sum = gw_low_consume(sum, room.stage[(stage + 1) % 2] + job * LONG + lane, rounds);
+            sum = gw_low_consume < PRODUCERS >= 512
+                      ? 16
+                      : 4 > (sum, room.stage[(stage + 1) % 2] + job * LONG + lane, rounds);
         }
         __syncthreads();
     }
