@@ -137,11 +137,11 @@ template <int TAKE> GW_DEVICE void gw_low_apply(float sum[4], const float v[4])
     }
 }
 
-/* What the product of two factors of rank 4 needs of the right one. PAIRS: columns are side by side, all there, and the
+/* What the product of two factors of rank 4 needs of the right one, for gw_low_whole. PAIRS: columns are side by side and the
  * factors at multiples of 8 bytes, else of 4. */
 template <int PAIRS>
-GW_DEVICE void gw_low_right_four(float q[4][4], const gw_matrix &m, const gw_low_tile &at,
-                                 const uint8_t *payload)
+GW_DEVICE void gw_low_right_whole(float q[4][4], const gw_matrix &m, const gw_low_tile &at,
+                                  const uint8_t *payload)
 {
     const float *right = (const float *)(payload + GW_LOW_HEADER) + 4 * m.rows + at.column;
 #pragma unroll
@@ -151,24 +151,21 @@ GW_DEVICE void gw_low_right_four(float q[4][4], const gw_matrix &m, const gw_low
         } else {
 #pragma unroll
             for (uint32_t c = 0; c < 4; c++) {
-                q[k][c] = at.column + c * at.step < m.cols ? right[k * m.cols + c * at.step] : 0.0f;
+                q[k][c] = right[k * m.cols + c * at.step];
             }
         }
     }
 }
 
-/* The product, to numbers of the thread's rows from `row` on: the sum over k, ascending, of left · right. WHOLE: gw_low_whole
- * holds; else rows behind the last have its numbers. */
-template <int TAKE, int PAIRS, int WHOLE, int ROWS>
-GW_DEVICE void gw_low_product_four(float sum[ROWS][4], const float q[4][4], const gw_matrix &m,
-                                   const gw_low_tile &at, uint64_t row, const uint8_t *payload)
+/* The product, to numbers of the thread's rows from `row` on: the sum over k, ascending, of left · right. */
+template <int TAKE, int PAIRS, int ROWS>
+GW_DEVICE void gw_low_product_whole(float sum[ROWS][4], const float q[4][4], uint64_t row,
+                                    const uint8_t *payload)
 {
-    const float *left = (const float *)(payload + GW_LOW_HEADER);
+    const float *left = (const float *)(payload + GW_LOW_HEADER) + 4 * row;
 #pragma unroll
     for (uint32_t r = 0; r < ROWS; r++) {
-        const uint64_t there = row + r * at.groups;
-        const float *from = WHOLE ? left + 4 * row + 4 * r * (GW_LOW_THREADS / GW_LOW_LANES)
-                                  : left + 4 * (there < m.rows ? there : m.rows - 1);
+        const float *from = left + 4 * r * (GW_LOW_THREADS / GW_LOW_LANES);
         float p[4], v[4];
         if (PAIRS) {
             gw_low_two_pairs(p, from);
@@ -307,22 +304,22 @@ GW_DEVICE uint32_t gw_low_divide(float sum[4], uint32_t by, uint32_t column, uin
     return bad;
 }
 
-/* Sums of rank 4, of payloads at multiples of 4 bytes; 0 and nothing done if one is not sound, which is asked last, so that
- * nothing waits for it. WHOLE: gw_low_whole holds. */
-template <int WHOLE, class B>
-GW_DEVICE int gw_low_sum_four(const B &batch, uint32_t index, const gw_matrix &m,
-                              const gw_low_tile &at)
+/* Sums of rank 4 of a thread whose numbers are all there, of payloads at multiples of 4 bytes; 0 and nothing done if one is not
+ * sound, which is asked last, so that nothing waits for it. */
+template <class B>
+GW_DEVICE int gw_low_sum_whole(const B &batch, uint32_t index, const gw_matrix &m,
+                               const gw_low_tile &at)
 {
     const gw_select_out &t = batch.tensor[index];
     const uint64_t first = at.row * m.cols + at.column, pitch = at.groups * m.cols;
-    const int quads = WHOLE && batch.dtype == GW_F32 && at.step == 1;
+    const uint32_t end = (uint32_t)m.cols, by = batch.divisor;
     int sound = 1;
     float sum[GW_LOW_ROWS][4];
 #pragma unroll
     for (uint32_t r = 0; r < GW_LOW_ROWS; r++) {
         sum[r][0] = sum[r][1] = sum[r][2] = sum[r][3] = -0.0f; /* leaves as it is what is added */
     }
-    if (batch.add && quads) {
+    if (batch.add && batch.dtype == GW_F32 && at.step == 1) {
 #pragma unroll
         for (uint32_t r = 0; r < GW_LOW_ROWS; r++) {
             gw_read_four(sum[r], t.out, GW_F32, first + r * pitch, 4, 1);
@@ -330,19 +327,18 @@ GW_DEVICE int gw_low_sum_four(const B &batch, uint32_t index, const gw_matrix &m
     } else if (batch.add) {
 #pragma unroll
         for (uint32_t r = 0; r < GW_LOW_ROWS; r++) {
-            const uint32_t end = WHOLE ? (uint32_t)m.cols : gw_low_long(m, at.row + r * at.groups);
             gw_low_read(sum[r], t.out, batch.dtype, first + r * pitch, at.column, at.step, end);
         }
     }
     for (uint32_t p = 0; p < batch.n_payloads; p++) {
         const uint8_t *bytes = (const uint8_t *)batch.payload[index * batch.n_payloads + p].bytes;
         float q[4][4];
-        if (WHOLE && at.step == 1 && gw_aligned_to(bytes, 8)) {
-            gw_low_right_four<1>(q, m, at, bytes);
-            gw_low_product_four<0, 1, WHOLE, GW_LOW_ROWS>(sum, q, m, at, at.row, bytes);
+        if (at.step == 1 && gw_aligned_to(bytes, 8)) {
+            gw_low_right_whole<1>(q, m, at, bytes);
+            gw_low_product_whole<0, 1, GW_LOW_ROWS>(sum, q, at.row, bytes);
         } else {
-            gw_low_right_four<0>(q, m, at, bytes);
-            gw_low_product_four<0, 0, WHOLE, GW_LOW_ROWS>(sum, q, m, at, at.row, bytes);
+            gw_low_right_whole<0>(q, m, at, bytes);
+            gw_low_product_whole<0, 0, GW_LOW_ROWS>(sum, q, at.row, bytes);
         }
         sound &= gw_low_sound(t.room + p * GW_LOW_SURVEYS);
     }
@@ -352,12 +348,17 @@ GW_DEVICE int gw_low_sum_four(const B &batch, uint32_t index, const gw_matrix &m
     uint32_t bad = 0;
 #pragma unroll
     for (uint32_t r = 0; r < GW_LOW_ROWS; r++) {
-        const uint32_t end = WHOLE ? (uint32_t)m.cols : gw_low_long(m, at.row + r * at.groups);
-        bad += gw_low_divide(sum[r], batch.divisor, at.column, at.step, end);
-        if (quads) {
+        bad += gw_low_divide(sum[r], by, at.column, at.step, end);
+    }
+    if (batch.dtype == GW_F32 && at.step == 1) {
+#pragma unroll
+        for (uint32_t r = 0; r < GW_LOW_ROWS; r++) {
             __stcs((float4 *)((float *)t.out + first + r * pitch),
                    make_float4(sum[r][0], sum[r][1], sum[r][2], sum[r][3]));
-        } else {
+        }
+    } else {
+#pragma unroll
+        for (uint32_t r = 0; r < GW_LOW_ROWS; r++) {
             gw_low_write(sum[r], t.out, batch.dtype, first + r * pitch, at.column, at.step, end);
         }
     }
@@ -422,12 +423,7 @@ __global__ void __launch_bounds__(GW_LOW_THREADS, 3)
             gw_blame(t.result, GW_ERR_CORRUPT);
         }
     }
-    int done = at.row >= m.rows || at.column >= m.cols;
-    if (!done && m.rank == 4 && words) {
-        done = gw_low_whole(m, at) ? gw_low_sum_four<1>(batch, index, m, at)
-                                   : gw_low_sum_four<0>(batch, index, m, at);
-    }
-    if (!done) {
+    if (m.rank != 4 || !words || !gw_low_whole(m, at) || !gw_low_sum_whole(batch, index, m, at)) {
         gw_low_sum_rows(batch, index, m, at);
     }
 }

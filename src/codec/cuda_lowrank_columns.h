@@ -230,6 +230,28 @@ GW_DEVICE void gw_low_dots_abreast(gw_low_ortho_room<PRODUCERS> &room, const gw_
     }
 }
 
+/* The last column has no sum to be brought to length 1 in. */
+GW_DEVICE void gw_low_last_unit(const gw_low_ortho &o, uint32_t k, double unit)
+{
+    enum { DEEP = 8 };
+    const double *from = o.columns + k * o.rows;
+    for (uint64_t i = threadIdx.x; i < o.rows; i += DEEP * blockDim.x) {
+        double v[DEEP];
+#pragma unroll
+        for (uint32_t d = 0; d < DEEP; d++) {
+            const uint64_t at = i + d * blockDim.x;
+            v[d] = from[at < o.rows ? at : i];
+        }
+#pragma unroll
+        for (uint32_t d = 0; d < DEEP; d++) {
+            const uint64_t at = i + d * blockDim.x;
+            if (at < o.rows) {
+                (void)gw_low_unit(o, k, at, v[d], unit);
+            }
+        }
+    }
+}
+
 /* By GW_LOW_ADDERS + PRODUCERS threads. */
 template <int PRODUCERS>
 GW_DEVICE void gw_low_orthogonal(gw_low_ortho_room<PRODUCERS> &room, const gw_low_ortho &o)
@@ -245,8 +267,8 @@ GW_DEVICE void gw_low_orthogonal(gw_low_ortho_room<PRODUCERS> &room, const gw_lo
         const double after = k == 0 ? before : sqrt(room.shares[k]);
         const double unit = !(after > 0x1p-20 * before) ? 0 : 1 / after;
         gw_low_dots_abreast(room, o, {k + 1, 0, (int)k - 1, (int)k, unit}, room.shares);
-        for (uint64_t i = threadIdx.x; i < o.rows && k + 1 == o.rank; i += blockDim.x) {
-            (void)gw_low_unit(o, k, i, o.columns[k * o.rows + i], unit);
+        if (k + 1 == o.rank) {
+            gw_low_last_unit(o, k, unit);
         }
     }
 }

@@ -200,7 +200,7 @@ GW_DEVICE void gw_low_finish_whole(const gw_select_in &t, const gw_low_places &p
     const uint64_t pitch = at.groups * p.m.cols;
     const uint32_t end = (uint32_t)p.m.cols;
     float q[4][4];
-    gw_low_right_four<PAIRS>(q, p.m, at, t.payload);
+    gw_low_right_whole<PAIRS>(q, p.m, at, t.payload);
 #pragma unroll 1
     for (uint32_t n = 0; n < GW_LOW_ROWS; n += HALF) {
         const uint64_t row = at.row + n * at.groups, first = row * p.m.cols + at.column;
@@ -209,7 +209,7 @@ GW_DEVICE void gw_low_finish_whole(const gw_select_in &t, const gw_low_places &p
         for (uint32_t r = 0; r < HALF; r++) {
             gw_low_read(G[r], t.after, GW_F32, first + r * pitch, at.column, at.step, end);
         }
-        gw_low_product_four<1, PAIRS, 1, HALF>(G, q, p.m, at, row, t.payload);
+        gw_low_product_whole<1, PAIRS, HALF>(G, q, row, t.payload);
 #pragma unroll
         for (uint32_t r = 0; r < HALF; r++) {
             gw_low_write(G[r], t.after, GW_F32, first + r * pitch, at.column, at.step, end);
