@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""The same work through stock PyTorch, eager and compiled: stock.py [--quick] [-n ELEMENTS]
+"""The same work through stock PyTorch, eager and compiled: stock.py [--quick] [-n ELEMENTS] [NAME]…
 
 GB/s of fp32 input, median of events around one call. What PyTorch cannot express in its own operators (packing 4-bit codes into
 the wire's order, one random number a pair) is left out in PyTorch's favour.
@@ -71,10 +71,35 @@ def topk(x, r):
     return torch.topk(x.abs(), x.numel() // 100, sorted=False)
 
 
+def matrix_of(x):
+    """A square if it can be, and the start of a power iteration of rank 4."""
+    m = x.view(-1, 1 << (x.numel().bit_length() // 2))
+    if m.shape not in starts:
+        starts[m.shape] = torch.randn(m.shape[1], 4, device=x.device)
+    return m, starts[m.shape]
+
+
+starts = {}
+
+
+def powersgd(x, r):
+    m, start = matrix_of(x)
+    p = torch.linalg.qr(m @ start)[0]  # as torch.distributed's powerSGD_hook does for ranks above 2
+    return p, m.t() @ p
+
+
+def powersgd_feedback(x, r):
+    m, start = matrix_of(x + r)
+    p = torch.linalg.qr(m @ start)[0]
+    q = m.t() @ p
+    return p, q, m - p @ q.t()
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--quick", action="store_true")
     parser.add_argument("-n", type=int, default=64 << 20)
+    parser.add_argument("names", nargs="*", metavar="NAME")
     args = parser.parse_args()
     repeats = 5 if args.quick else 15
     sets = [torch.randn(args.n, device="cuda") * 1e-3 for _ in range(2)]
@@ -83,7 +108,8 @@ def main():
     copy = timed(lambda i: out.copy_(sets[i % 2]), repeats)
     print(f"PyTorch {torch.__version__}, {torch.cuda.get_device_name()}, copy {8 * args.n / copy * 1e-6:.0f} GB/s both ways")
     print(f"{'GB/s of fp32 input':<24} {'eager':>8} {'compiled':>9}")
-    for work in (cast_bf16, cast_f16, natural, dither4, dither4_feedback, dither8, sign, topk):
+    works = (cast_bf16, cast_f16, natural, dither4, dither4_feedback, dither8, sign, topk, powersgd, powersgd_feedback)
+    for work in [w for w in works if not args.names or w.__name__ in args.names]:
         figures = []
         for run in (work, torch.compile(work)):
             try:

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { HEADER = 8, MOST = 15000 };
+enum { HEADER = 8, MOST = 15000, LARGE = 150000 }; /* elements: of one block's work, and of more */
 
 static gw_cuda *cuda;
 static uint64_t seed = 20261116;
@@ -267,7 +267,7 @@ static void check_odd(gen *g)
 
 int main(int argc, char **argv)
 {
-    static const uint64_t cols[] = {0, 0, 7, 100, 1500};
+    static const uint64_t cols[] = {0, 0, 7, 100, 256, 1500};
     gw_why why = {""};
     if (argc < 2 || gw_cuda_open(argv[1], &cuda, &why) != GW_OK) {
         fprintf(stderr, "check_lowrank: %s\n", argc < 2 ? "no library named" : why.text);
@@ -276,10 +276,11 @@ int main(int argc, char **argv)
     seed = argc > 2 ? strtoull(argv[2], NULL, 10) : seed;
     gen g = {seed};
     for (int i = 0; i < 12; i++) {
-        const uint32_t rank = 1 + gen_below(&g, i == 0 ? 9 : 4);
-        const uint64_t c = cols[gen_below(&g, 5)];
-        const size_t count = 1 + gen_below(&g, MOST);
-        check_exact(&g, rank, c, count, (gw_dtype)(GW_F32 + gen_below(&g, 3)), i % 2);
+        const uint32_t rank = i % 3 == 2 ? 4 : 1 + gen_below(&g, i == 0 ? 9 : 4);
+        const uint64_t c = cols[i < 6 ? (size_t)i : gen_below(&g, 6)];
+        const size_t count =
+            i % 2 != 0 ? LARGE / 2 + gen_below(&g, LARGE / 2) : 1 + gen_below(&g, MOST);
+        check_exact(&g, rank, c, count, (gw_dtype)(GW_F32 + gen_below(&g, 3)), i / 2 % 2);
         if (gw_matrix_of(rank, c, count).rank != 0 && rank <= gw_matrix_of(rank, c, count).rows) {
             check_near(&g, rank, c, count, (gw_dtype)(GW_F32 + gen_below(&g, 3)));
         }
