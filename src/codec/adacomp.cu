@@ -6,7 +6,7 @@
  *   settle: a warp a unit, the last unit first, since its r′ may still be in the cache. Writes entries or bitmap, and takes the
  *           scale off r′ where something was sent. */
 #include "codec/cuda_adacomp.h"
-#include "codec/cuda_adacomp_read.h"
+#include "codec/cuda_adacomp_sum.h"
 
 /* Names of templates are the linker's business too: they stay in this file. */
 namespace
@@ -77,13 +77,84 @@ static __host__ __device__ inline places places_in(uint8_t *room, const gw_ada &
 
 #include "codec/cuda_adacomp_settle.h"
 
+/* ---- small tensors ---- */
+
+/* One to encode, and to decode, of a list; up to GW_ADA_SMALL elements. */
+typedef struct small_in {
+    const void *in;
+    const float *residual;
+    float *after;
+    uint8_t *payload;
+    gw_cuda_result *result;
+    uint8_t *room;
+    uint32_t count, bytes;
+} small_in;
+
+typedef struct small_out {
+    void *out;
+    gw_cuda_result *result;
+    uint32_t count, bytes, begin;
+    static constexpr uint8_t *room = NULL;
+} small_out;
+
+template <int N> struct small_ins {
+    gw_ada s;
+    gw_dtype dtype;
+    small_in tensor[N];
+};
+
+template <int N, int P> struct small_outs {
+    gw_ada s;
+    gw_dtype dtype;
+    uint32_t n, n_payloads, add, divisor;
+    small_out tensor[N];
+    gw_cuda_payload payload[P];
+};
+
+/* All three kernels' work on one tensor, by a block. */
+template <int N, int FEEDBACK, int ONE>
+__global__ void __launch_bounds__(THREADS, 4)
+    small_kernel(const __grid_constant__ small_ins<N> batch)
+{
+    GW_DYNAMIC_SHARED(shared); /* desks of survey, or benches of settle */
+    const small_in &i = batch.tensor[blockIdx.x];
+    const gw_select_in t = {i.in,    i.residual, i.after, i.payload, i.result, i.room,
+                            i.count, 0,          i.bytes, 0,         0};
+    const gw_ada &s = batch.s;
+    const uint32_t warp = threadIdx.x / 32;
+    size_t bytes;
+    const places p = places_in(i.room, s, i.count, &bytes);
+    for (uint32_t tile = warp; tile < p.tiles; tile += WARPS) {
+        survey_tile<FEEDBACK, ONE>(t, s, batch.dtype, p, tile, (desk *)shared + warp);
+        __syncwarp();
+    }
+    __syncthreads();
+    sum_runs(p, 0);
+    scan_part(p, s, 0);
+    __syncthreads();
+    conclude(t, s, p);
+    __syncthreads();
+    if (p.at->form != GW_ADA_NON_FINITE) {
+        for (uint32_t unit = warp; unit < p.units; unit += WARPS) {
+            settle_unit<FEEDBACK>(t, s, p, unit, shared);
+            __syncwarp();
+        }
+    }
+}
+
+static int is_small(const gw_ada &s, uint64_t count)
+{
+    /* one block's runs and units */
+    return count <= GW_ADA_SMALL && s.per != 1 && count <= (uint64_t)RUNS * GW_ADA_RUN * s.bin;
+}
+
 /* ---- the host's side ---- */
 
 static size_t workspace(const double *value, gw_dtype dtype, size_t count, int feedback)
 {
     (void)dtype, (void)feedback;
     const gw_ada s = gw_ada_shape(value);
-    size_t encoding = 0;
+    size_t encoding = 0, decoding = 0;
     (void)places_in(NULL, s, count, &encoding);
     const uint64_t bitmap = gw_cuda_ceil_div(count, 8);
     const uint64_t marks = s.width * gw_cuda_ceil_div(count, s.bin);
@@ -91,71 +162,238 @@ static size_t workspace(const double *value, gw_dtype dtype, size_t count, int f
     const uint64_t most = GW_ADA_HEADER + (cap == 0      ? 2 * bitmap
                                            : cap > least ? cap
                                                          : least); /* at least what is needed */
-    const gw_ada_tables t = gw_ada_tables_in(NULL, count, most, s.window_tile);
-    const size_t decoding =
-        4 * (size_t)GW_CUDA_MAX_PAYLOADS * (1 + (size_t)t.n_pieces + (size_t)t.n_tiles);
+    if (!is_small(s, count)) {
+        (void)gw_ada_tables_in(NULL, count, most, s.window_tile, &decoding);
+    }
     return encoding > decoding ? encoding : decoding;
 }
 
-struct run_encode {
-    const gw_cuda_call *call;
+enum { MOST_SMALL = 512, MOST_SMALL_OUTS = 200, MOST_SMALL_PAYLOADS = 1024 };
 
-    template <int N> void operator()(gw_select_part<gw_ada, places, N> &part) const
-    {
-        typedef void (*kernel)(gw_select_batch<gw_ada, places, N>);
-        const gw_ada &s = part.batch.s;
-        const int one = s.bins == 1, fed = call->feedback;
-        const kernel tiles =
-            one ? (fed ? survey_tiles_kernel<N, 1, 1> : survey_tiles_kernel<N, 0, 1>)
-                : (fed ? survey_tiles_kernel<N, 1, 0> : survey_tiles_kernel<N, 0, 0>);
-        const kernel blocks = fed ? survey_blocks_kernel<N, 1> : survey_blocks_kernel<N, 0>;
-        const kernel settle = fed ? settle_kernel<N, 1> : settle_kernel<N, 0>;
-        uint32_t i = 0;
-        const uint32_t units = part.deal([&](uint64_t) { return part.batch.layout[i++].units; });
-        const kernel survey = s.per == 1 ? blocks : tiles;
-        GW_LAUNCH(survey, units, THREADS, 0, call->stream, part.batch);
-        i = 0;
-        const uint32_t parts = part.deal([&](uint64_t) { return part.batch.layout[i++].weighers; });
-        GW_LAUNCH(weigh_kernel<N>, parts, THREADS, 0, call->stream, part.batch);
-        const uint32_t warps = settle_warps(s);
-        i = 0;
-        const uint32_t groups =
-            part.deal([&](uint64_t) { return (part.batch.layout[i++].units + warps - 1) / warps; });
-        GW_LAUNCH(settle, groups, 32 * warps, 4 * warps * bench_words(s), call->stream, part.batch);
+/* Which tensors of a list go together in one launch, and their parts of the workspace. */
+typedef struct group {
+    size_t index[MOST_SMALL];
+    uint8_t *room[MOST_SMALL];
+    uint32_t n;
+} group;
+
+static uint64_t count_of(const gw_cuda_source &t)
+{
+    return t.in.count;
+}
+
+static uint64_t count_of(const gw_cuda_sink &t)
+{
+    return t.out.count;
+}
+
+/* run(group) for all tensors that are small, or for all that are not, up to `most` at a time. */
+template <class T, class F>
+static void in_groups(const gw_cuda_call *call, const gw_ada &s, const T *tensors, size_t n,
+                      int small, size_t most, F run)
+{
+    group g;
+    uint8_t *room = (uint8_t *)call->workspace.data;
+    g.n = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t count = count_of(tensors[i]);
+        if (is_small(s, count) == small) {
+            g.index[g.n] = i;
+            g.room[g.n++] = room;
+        }
+        room += gw_cuda_aligned(workspace(call->value, call->dtype, count, 0));
+        if (g.n == most || (g.n != 0 && i + 1 == n)) {
+            run(g);
+            g.n = 0;
+        }
     }
-};
+}
 
-struct run_decode {
-    const gw_cuda_call *call;
-
-    template <class P> void operator()(P &part) const
-    {
-        typedef decltype(part.batch) B;
-        const B &batch = part.batch;
-        uint32_t i = 0;
-        const uint32_t pieces = part.deal([&](uint64_t count) {
-            return gw_ada_pieces(count, batch.tensor[i++].bytes) * batch.n_payloads;
-        });
-        GW_LAUNCH(gw_ada_count_kernel<B>, pieces, GW_ADA_THREADS, 0, call->stream, batch);
-        GW_LAUNCH(gw_ada_place_kernel<B>, pieces, GW_ADA_THREADS, 0, call->stream, batch);
-        const uint32_t tiles =
-            part.deal([&](uint64_t count) { return gw_ada_tiles(count, batch.s.window_tile); });
-        GW_LAUNCH(gw_ada_sum_kernel<B>, tiles, GW_ADA_THREADS, 0, call->stream, batch);
+/* Gives each tensor of a batch its blocks; returns how many there are. */
+template <class B, class F> static uint32_t deal(B &batch, F blocks)
+{
+    uint32_t all = 0;
+    for (uint32_t i = 0; i < batch.n; i++) {
+        batch.tensor[i].begin = all;
+        all += blocks(i);
     }
-};
+    return all;
+}
+
+template <int N>
+static void encode_group(const gw_ada &s, const gw_cuda_call *call, const gw_cuda_source *tensors,
+                         const group &g)
+{
+    typedef gw_select_batch<gw_ada, places, N> B;
+    typedef void (*kernel)(B);
+    B b;
+    b.s = s;
+    b.dtype = call->dtype;
+    b.n = g.n;
+    for (uint32_t i = 0; i < g.n; i++) {
+        const gw_cuda_source &t = tensors[g.index[i]];
+        size_t used;
+        b.tensor[i] = {t.in.data,
+                       t.residual,
+                       t.residual_after,
+                       (uint8_t *)t.payload,
+                       t.result,
+                       g.room[i],
+                       t.in.count,
+                       0,
+                       call->bytes[g.index[i]],
+                       0,
+                       0};
+        b.layout[i] = places_in(g.room[i], s, t.in.count, &used);
+    }
+    const int one = s.bins == 1, fed = call->feedback;
+    const kernel tiles = one ? (fed ? survey_tiles_kernel<N, 1, 1> : survey_tiles_kernel<N, 0, 1>)
+                             : (fed ? survey_tiles_kernel<N, 1, 0> : survey_tiles_kernel<N, 0, 0>);
+    const kernel blocks = fed ? survey_blocks_kernel<N, 1> : survey_blocks_kernel<N, 0>;
+    const kernel survey = s.per == 1 ? blocks : tiles;
+    const kernel settle = fed ? settle_kernel<N, 1> : settle_kernel<N, 0>;
+    const uint32_t units = deal(b, [&](uint32_t i) { return b.layout[i].units; });
+    GW_LAUNCH(survey, units, THREADS, 0, call->stream, b);
+    const uint32_t parts = deal(b, [&](uint32_t i) { return b.layout[i].weighers; });
+    GW_LAUNCH(weigh_kernel<N>, parts, THREADS, 0, call->stream, b);
+    const uint32_t warps = settle_warps(s);
+    const uint32_t groups =
+        deal(b, [&](uint32_t i) { return (b.layout[i].units + warps - 1) / warps; });
+    GW_LAUNCH(settle, groups, 32 * warps, 4 * warps * bench_words(s), call->stream, b);
+}
+
+static void encode_small(const gw_ada &s, const gw_cuda_call *call, const gw_cuda_source *tensors,
+                         const group &g)
+{
+    typedef small_ins<MOST_SMALL> B;
+    typedef void (*kernel)(B);
+    B b;
+    b.s = s;
+    b.dtype = call->dtype;
+    for (uint32_t i = 0; i < g.n; i++) {
+        const gw_cuda_source &t = tensors[g.index[i]];
+        b.tensor[i] = {
+            t.in.data, t.residual, t.residual_after,     (uint8_t *)t.payload,
+            t.result,  g.room[i],  (uint32_t)t.in.count, (uint32_t)call->bytes[g.index[i]]};
+    }
+    const int one = s.bins == 1, fed = call->feedback;
+    const kernel small =
+        one ? (fed ? small_kernel<MOST_SMALL, 1, 1> : small_kernel<MOST_SMALL, 0, 1>)
+            : (fed ? small_kernel<MOST_SMALL, 1, 0> : small_kernel<MOST_SMALL, 0, 0>);
+    const uint32_t desks = WARPS * (uint32_t)sizeof(desk), benches = 4 * WARPS * bench_words(s);
+    GW_LAUNCH(small, g.n, THREADS, most_of(desks, benches), call->stream, b);
+}
+
+/* What all batches of sinks begin with. */
+template <class B>
+static void begin_sinks(B &b, const gw_ada &s, const gw_cuda_call *call,
+                        const gw_cuda_sink *tensors, const group &g)
+{
+    const size_t n_payloads = tensors->n_payloads;
+    b.s = s;
+    b.dtype = call->dtype;
+    b.n = g.n;
+    b.n_payloads = (uint32_t)n_payloads;
+    b.add = tensors->how == GW_ADD;
+    b.divisor = tensors->divisor;
+    for (uint32_t i = 0; i < g.n; i++) {
+        for (size_t p = 0; p < n_payloads; p++) {
+            b.payload[i * n_payloads + p] = tensors[g.index[i]].payloads[p];
+        }
+    }
+}
+
+template <int FUSED, class B> static void launch_sums(B &b, const gw_cuda_call *call)
+{
+    const uint32_t tiles =
+        deal(b, [&](uint32_t i) { return gw_ada_tiles(b.tensor[i].count, b.s.window_tile); });
+    if (b.n_payloads == 1) {
+        GW_LAUNCH((gw_ada_sum_kernel<B, 1, FUSED>), tiles, GW_ADA_THREADS, 0, call->stream, b);
+    } else {
+        GW_LAUNCH((gw_ada_sum_kernel<B, GW_ADA_ABREAST, FUSED>), tiles, GW_ADA_THREADS, 0,
+                  call->stream, b);
+    }
+}
+
+template <int N, int P>
+static void decode_group(const gw_ada &s, const gw_cuda_call *call, const gw_cuda_sink *tensors,
+                         const group &g)
+{
+    typedef gw_select_sinks<gw_ada, N, P> B;
+    B b;
+    begin_sinks(b, s, call, tensors, g);
+    for (uint32_t i = 0; i < g.n; i++) {
+        const gw_cuda_sink &t = tensors[g.index[i]];
+        b.tensor[i] = {t.out.data, t.result, g.room[i], t.out.count, call->bytes[g.index[i]], 0};
+    }
+    const uint32_t blocks = deal(b, [&](uint32_t i) {
+        size_t size;
+        const gw_ada_tables t =
+            gw_ada_tables_in(NULL, b.tensor[i].count, b.tensor[i].bytes, s.window_tile, &size);
+        return (t.n_units + WARPS - 1) / WARPS * b.n_payloads;
+    });
+    GW_LAUNCH(gw_ada_count_kernel<B>, blocks, GW_ADA_THREADS, 0, call->stream, b);
+    const uint32_t payloads = deal(b, [&](uint32_t) { return b.n_payloads; });
+    GW_LAUNCH(gw_ada_place_kernel<B>, payloads, GW_ADA_THREADS, 0, call->stream, b);
+    launch_sums<0>(b, call);
+}
+
+template <int N, int P>
+static void decode_small(const gw_ada &s, const gw_cuda_call *call, const gw_cuda_sink *tensors,
+                         const group &g)
+{
+    small_outs<N, P> b;
+    begin_sinks(b, s, call, tensors, g);
+    for (uint32_t i = 0; i < g.n; i++) {
+        const gw_cuda_sink &t = tensors[g.index[i]];
+        b.tensor[i].out = t.out.data;
+        b.tensor[i].result = t.result;
+        b.tensor[i].count = (uint32_t)t.out.count;
+        b.tensor[i].bytes = (uint32_t)call->bytes[g.index[i]];
+    }
+    launch_sums<1>(b, call);
+}
 
 static gw_status encode(const gw_cuda_call *call, const gw_cuda_source *tensors, size_t n,
                         gw_why *why)
 {
-    gw_select_encode(gw_ada_shape(call->value), call, tensors, n, workspace, places_in,
-                     run_encode{call});
+    const gw_ada s = gw_ada_shape(call->value);
+    in_groups(call, s, tensors, n, 1, MOST_SMALL,
+              [&](const group &g) { encode_small(s, call, tensors, g); });
+    in_groups(call, s, tensors, n, 0, GW_SELECT_LIST, [&](const group &g) {
+        if (g.n == 1) {
+            encode_group<1>(s, call, tensors, g);
+        } else {
+            encode_group<GW_SELECT_LIST>(s, call, tensors, g);
+        }
+    });
     return gw_cuda_launched(why, "adacomp");
 }
 
 static gw_status decode(const gw_cuda_call *call, const gw_cuda_sink *tensors, size_t n,
                         gw_why *why)
 {
-    gw_select_decode(gw_ada_shape(call->value), call, tensors, n, workspace, run_decode{call});
+    const gw_ada s = gw_ada_shape(call->value);
+    const size_t payloads = n != 0 ? tensors->n_payloads : 1;
+    const size_t small = MOST_SMALL_PAYLOADS / payloads, large = GW_SELECT_PAYLOADS / payloads;
+    if (payloads == 1) {
+        in_groups(call, s, tensors, n, 1, MOST_SMALL, [&](const group &g) {
+            decode_small<MOST_SMALL, MOST_SMALL>(s, call, tensors, g);
+        });
+    } else {
+        in_groups(call, s, tensors, n, 1, small < MOST_SMALL_OUTS ? small : (size_t)MOST_SMALL_OUTS,
+                  [&](const group &g) {
+                      decode_small<MOST_SMALL_OUTS, MOST_SMALL_PAYLOADS>(s, call, tensors, g);
+                  });
+    }
+    in_groups(call, s, tensors, n, 0, large < GW_SELECT_SINKS ? large : (size_t)GW_SELECT_SINKS,
+              [&](const group &g) {
+                  if (g.n == 1 && payloads <= 16) {
+                      decode_group<1, 16>(s, call, tensors, g);
+                  } else {
+                      decode_group<GW_SELECT_SINKS, GW_SELECT_PAYLOADS>(s, call, tensors, g);
+                  }
+              });
     return gw_cuda_launched(why, "adacomp");
 }
 

@@ -1,19 +1,11 @@
-/* Reading AdaComp's payloads on the device. */
+/* Reading AdaComp's payloads on the device: headers, and where in a payload each tile of the output begins. */
 #ifndef GW_CUDA_ADACOMP_READ_H
 #define GW_CUDA_ADACOMP_READ_H
 
 #include "codec/cuda_adacomp.h"
 
-/* ---- reading ---- */
-
-enum { GW_ADA_PIECE = 8192, GW_ADA_THREADS = 256, GW_ADA_OWN = GW_ADA_PIECE / GW_ADA_THREADS };
-
-/* Where decoding keeps its tables: for every payload whether it adds up, the marks or ones of each piece of it, and the
- * entry or one with which each tile begins. */
-typedef struct gw_ada_tables {
-    uint32_t *sound, *pieces, *starts;
-    uint32_t n_pieces, n_tiles;
-} gw_ada_tables;
+/* Bytes of entries that a warp counts at once, and tensors so small that no table is worth its while. */
+enum { GW_ADA_PIECE = 2048, GW_ADA_THREADS = 256, GW_ADA_SMALL = 16384 };
 
 /* The most bytes that can be read without finding them wrong. */
 static __host__ __device__ inline uint64_t gw_ada_most(uint64_t count, uint64_t bytes)
@@ -22,27 +14,9 @@ static __host__ __device__ inline uint64_t gw_ada_most(uint64_t count, uint64_t 
     return bytes < most ? bytes : most;
 }
 
-static __host__ __device__ inline uint32_t gw_ada_pieces(uint64_t count, uint64_t bytes)
-{
-    const uint64_t body = gw_ada_most(count, bytes) - GW_ADA_HEADER;
-    return body == 0 ? 1 : (uint32_t)((body + GW_ADA_PIECE - 1) / GW_ADA_PIECE);
-}
-
-static __host__ __device__ inline gw_ada_tables gw_ada_tables_in(uint8_t *room, uint64_t count,
-                                                                 uint64_t bytes, uint32_t tile)
-{
-    gw_ada_tables t;
-    t.n_pieces = gw_ada_pieces(count, bytes);
-    t.n_tiles = gw_ada_tiles(count, tile);
-    t.sound = (uint32_t *)room;
-    t.pieces = t.sound + GW_CUDA_MAX_PAYLOADS;
-    t.starts = t.pieces + (size_t)t.n_pieces * GW_CUDA_MAX_PAYLOADS;
-    return t;
-}
-
 /* A payload's header, checked; status is GW_OK if what it says fits its size. */
 typedef struct gw_ada_head {
-    const uint8_t *body;
+    const uint8_t *body, *end;
     uint64_t n, ones; /* entries, or elements sent; bytes of what is counted */
     float scale;
     uint32_t form;
@@ -52,7 +26,7 @@ typedef struct gw_ada_head {
 GW_DEVICE gw_ada_head gw_ada_read_head(const gw_cuda_payload &p, const gw_ada &s, uint64_t count,
                                        uint64_t most)
 {
-    gw_ada_head h = {NULL, 0, 0, 0, GW_ADA_NON_FINITE, GW_OK};
+    gw_ada_head h = {NULL, NULL, 0, 0, 0, GW_ADA_NON_FINITE, GW_OK};
     const uint64_t size = gw_payload_size(p, GW_ADA_HEADER, gw_ada_most(count, most), &h.status);
     if (h.status != GW_OK) {
         return h;
@@ -62,6 +36,7 @@ GW_DEVICE gw_ada_head gw_ada_read_head(const gw_cuda_payload &p, const gw_ada &s
     const uint64_t left = size - GW_ADA_HEADER, bitmap = (count + 7) / 8;
     h.n = gw_there_u64(bytes + 8);
     h.body = bytes + GW_ADA_HEADER;
+    h.end = bytes + size;
     h.form = first;
     h.scale = gw_float(scale);
     const int fits = first == GW_ADA_NON_FINITE
@@ -77,54 +52,117 @@ GW_DEVICE gw_ada_head gw_ada_read_head(const gw_cuda_payload &p, const gw_ada &s
     return h;
 }
 
-/* Of the thread's bytes of a piece: last marks, or ones. */
-GW_DEVICE uint32_t gw_ada_count(const gw_ada_head &h, const gw_ada &s, uint64_t from, uint64_t to)
+/* Where decoding keeps its tables: for every payload its header, with status GW_ERR_CORRUPT if it does not add up; of each unit the
+ * marks or ones before it; of entries the unit with which each tile begins. A unit is a tile of a bitmap, or a piece of
+ * the entries. */
+typedef struct gw_ada_tables {
+    gw_ada_head *heads;
+    uint32_t *units, *starts;
+    uint32_t n_units, n_tiles;
+} gw_ada_tables;
+
+static __host__ __device__ inline uint32_t gw_ada_pieces(uint64_t body)
 {
-    uint32_t n = 0;
-    for (uint64_t i = from; i < to; i++) {
-        n += h.form == GW_ADA_BITMAP ? (uint32_t)__popc(h.body[i])
-                                     : (i % s.width == s.width - 1 ? h.body[i] >> 7 : 0);
+    return body == 0 ? 1 : (uint32_t)((body + GW_ADA_PIECE - 1) / GW_ADA_PIECE);
+}
+
+/* *size: bytes of all tables, for the most payloads. */
+static __host__ __device__ inline gw_ada_tables
+gw_ada_tables_in(uint8_t *room, uint64_t count, uint64_t bytes, uint32_t tile, size_t *size)
+{
+    gw_ada_tables t;
+    const uint32_t pieces = gw_ada_pieces(gw_ada_most(count, bytes) - GW_ADA_HEADER);
+    t.n_tiles = gw_ada_tiles(count, tile);
+    t.n_units = pieces > t.n_tiles ? pieces : t.n_tiles;
+    const size_t heads = sizeof(gw_ada_head) * GW_CUDA_MAX_PAYLOADS;
+    const size_t units = 4 * (size_t)t.n_units * GW_CUDA_MAX_PAYLOADS;
+    t.heads = (gw_ada_head *)room;
+    t.units = (uint32_t *)(room + heads);
+    t.starts = (uint32_t *)(room + heads + units);
+    *size = heads + units + 4 * (size_t)t.n_tiles * GW_CUDA_MAX_PAYLOADS;
+    return t;
+}
+
+/* The aligned word at p, as far as it is before `end`. */
+GW_DEVICE uint32_t gw_ada_word(const uint8_t *p, const uint8_t *end)
+{
+    if (p + 4 <= end) {
+        return __ldg((const uint32_t *)p);
     }
-    return n;
+    uint32_t v = 0;
+    for (uint32_t i = 0; i < 4 && p + i < end; i++) {
+        v |= (uint32_t)p[i] << 8 * i;
+    }
+    return v;
 }
 
-/* Which payload and piece this block has. */
-typedef struct gw_ada_piece {
-    uint32_t tensor, payload, number;
-    gw_ada_head head;
-    gw_ada_tables tables;
-    uint64_t from, to; /* the thread's bytes */
-} gw_ada_piece;
-
-template <class B> GW_DEVICE gw_ada_piece gw_ada_find_piece(const B &batch)
+/* 32 bits from bit `bit` of `from` on, which has four bytes before it that can be read; what lies behind `end` is 0. */
+GW_DEVICE uint32_t gw_ada_bits(const uint8_t *from, uint64_t bit, const uint8_t *end)
 {
-    gw_ada_piece w;
-    uint32_t number;
-    w.tensor = gw_select_find(batch, &number);
-    const gw_select_out &t = batch.tensor[w.tensor];
-    w.tables = gw_ada_tables_in(t.room, t.count, t.bytes, batch.s.window_tile);
-    w.payload = number / w.tables.n_pieces;
-    w.number = number % w.tables.n_pieces;
-    w.head = gw_ada_read_head(batch.payload[w.tensor * batch.n_payloads + w.payload], batch.s,
-                              t.count, t.bytes);
-    const uint64_t all = w.head.status == GW_OK ? w.head.ones : 0;
-    w.from = (uint64_t)w.number * GW_ADA_PIECE + threadIdx.x * GW_ADA_OWN;
-    w.to = w.from + GW_ADA_OWN;
-    w.from = w.from < all ? w.from : all;
-    w.to = w.to < all ? w.to : all;
-    return w;
+    const uint8_t *p = from + bit / 8;
+    const uint32_t odd = (uint32_t)(uintptr_t)p & 3, shift = 8 * odd + (uint32_t)(bit % 8);
+    const uint32_t low = gw_ada_word(p - odd, end);
+    return shift == 0 ? low : __funnelshift_r(low, gw_ada_word(p - odd + 4, end), shift);
 }
 
+/* The ones among bits from … to − 1 of a bitmap that are this thread's, one of n. */
+GW_DEVICE uint32_t gw_ada_ones(const gw_ada_head &h, uint64_t from, uint64_t to, uint32_t me,
+                               uint32_t n)
+{
+    uint32_t sum = 0;
+#pragma unroll 4
+    for (uint64_t bit = from + 32 * me; bit < to; bit += 32 * n) {
+        const uint32_t left = to - bit < 32 ? (uint32_t)(to - bit) : 32;
+        sum += (uint32_t)__popc(gw_ada_bits(h.body, bit, h.end) & gw_bits_below(left));
+    }
+    return sum;
+}
+
+/* The same of last marks in bytes from … to − 1 of entries. Pieces begin with an entry's first byte. */
+GW_DEVICE uint32_t gw_ada_marks(const gw_ada_head &h, const gw_ada &s, uint64_t from, uint64_t to,
+                                uint32_t me, uint32_t n)
+{
+    const uint32_t marks = s.width == 1 ? 0x80808080u : 0x80008000u;
+    uint32_t sum = 0;
+#pragma unroll 4
+    for (uint64_t i = from + 4 * me; i < to; i += 4 * n) {
+        const uint32_t left = to - i < 4 ? (uint32_t)(to - i) : 4;
+        sum +=
+            (uint32_t)__popc(gw_ada_bits(h.body, 8 * i, h.end) & marks & gw_bits_below(8 * left));
+    }
+    return sum;
+}
+
+/* Marks or ones of every unit, a warp each. */
 template <class B>
 __global__ void __launch_bounds__(GW_ADA_THREADS)
     gw_ada_count_kernel(const __grid_constant__ B batch)
 {
-    __shared__ uint32_t of_warps[GW_ADA_THREADS / 32];
-    const gw_ada_piece w = gw_ada_find_piece(batch);
-    uint32_t all;
-    (void)gw_block_before(gw_ada_count(w.head, batch.s, w.from, w.to), of_warps, &all);
-    if (threadIdx.x == 0) {
-        w.tables.pieces[w.payload * w.tables.n_pieces + w.number] = all;
+    uint32_t number;
+    size_t size;
+    const uint32_t tensor = gw_select_find(batch, &number), lane = threadIdx.x % 32;
+    const gw_select_out &t = batch.tensor[tensor];
+    const gw_ada &s = batch.s;
+    const gw_ada_tables tables = gw_ada_tables_in(t.room, t.count, t.bytes, s.window_tile, &size);
+    const uint32_t blocks = (tables.n_units + GW_ADA_THREADS / 32 - 1) / (GW_ADA_THREADS / 32);
+    const uint32_t payload = number / blocks;
+    const uint32_t unit = number % blocks * (GW_ADA_THREADS / 32) + threadIdx.x / 32;
+    const gw_ada_head h =
+        gw_ada_read_head(batch.payload[tensor * batch.n_payloads + payload], s, t.count, t.bytes);
+    if (unit >= tables.n_units || h.status != GW_OK) {
+        return;
+    }
+    uint32_t n = 0;
+    if (h.form == GW_ADA_BITMAP) {
+        const uint64_t from = (uint64_t)unit * s.window_tile, to = from + s.window_tile;
+        n = gw_ada_ones(h, from, to < t.count ? to : t.count, lane, 32);
+    } else {
+        const uint64_t from = (uint64_t)unit * GW_ADA_PIECE, to = from + GW_ADA_PIECE;
+        n = gw_ada_marks(h, s, from, to < h.ones ? to : h.ones, lane, 32);
+    }
+    n = __reduce_add_sync(0xFFFFFFFFu, n);
+    if (lane == 0) {
+        tables.units[(size_t)payload * tables.n_units + unit] = n;
     }
 }
 
@@ -139,185 +177,67 @@ GW_DEVICE int gw_ada_adds_up(const gw_ada_head &h, const gw_ada &s, uint64_t cou
            (h.n % 8 == 0 || h.body[h.ones + h.n / 8] >> h.n % 8 == 0);
 }
 
-/* Where each tile begins. Every block adds up the pieces before its own. */
+/* What is before each unit, and in which one each tile of entries begins: behind that many whole bins. A block a payload. */
+GW_DEVICE uint32_t gw_ada_scan_units(const gw_ada_tables &tables, const gw_ada_head &h,
+                                     uint32_t payload, uint32_t tile_bins)
+{
+    enum { EACH = 8 };
+    __shared__ uint32_t of_warps[2][GW_ADA_THREADS / 32];
+    const int entries = h.form == GW_ADA_ENTRIES;
+    const uint32_t n_units = entries ? gw_ada_pieces(h.ones) : tables.n_tiles;
+    uint32_t *units = tables.units + (size_t)payload * tables.n_units;
+    uint32_t *starts = tables.starts + (size_t)payload * tables.n_tiles;
+    uint32_t base = 0, turn = 0;
+    for (uint32_t row = 0; row < n_units; row += EACH * GW_ADA_THREADS, turn ^= 1) {
+        const uint32_t first = row + EACH * threadIdx.x;
+        uint32_t own[EACH], sum = 0, all;
+#pragma unroll
+        for (uint32_t i = 0; i < EACH; i++) {
+            own[i] = first + i < n_units ? units[first + i] : 0;
+            sum += own[i];
+        }
+        uint32_t n = base + gw_block_before(sum, of_warps[turn], &all);
+        base += all;
+#pragma unroll
+        for (uint32_t i = 0; i < EACH; i++) {
+            if (first + i < n_units) {
+                units[first + i] = n;
+            }
+            for (uint32_t tile = n / tile_bins + 1;
+                 entries && (uint64_t)tile * tile_bins <= (uint64_t)n + own[i] &&
+                 tile < tables.n_tiles;
+                 tile++) {
+                starts[tile] = first + i;
+            }
+            n += own[i];
+        }
+    }
+    if (threadIdx.x == 0) {
+        starts[0] = 0;
+    }
+    return base;
+}
+
 template <class B>
 __global__ void __launch_bounds__(GW_ADA_THREADS)
     gw_ada_place_kernel(const __grid_constant__ B batch)
 {
-    __shared__ uint32_t of_warps[2][GW_ADA_THREADS / 32];
-    const gw_ada_piece w = gw_ada_find_piece(batch);
+    uint32_t payload;
+    size_t size;
+    const uint32_t tensor = gw_select_find(batch, &payload);
+    const gw_select_out &t = batch.tensor[tensor];
     const gw_ada &s = batch.s;
-    const gw_select_out &t = batch.tensor[w.tensor];
-    const uint32_t *pieces = w.tables.pieces + w.payload * w.tables.n_pieces;
-    uint32_t *starts = w.tables.starts + (size_t)w.payload * w.tables.n_tiles;
-    uint32_t mine = 0, base, all;
-    for (uint32_t i = threadIdx.x; i < w.number; i += GW_ADA_THREADS) {
-        mine += pieces[i];
-    }
-    (void)gw_block_before(mine, of_warps[0], &base);
-    uint32_t n = base + gw_block_before(gw_ada_count(w.head, s, w.from, w.to), of_warps[1], &all);
-    const uint32_t tile_bins = s.window_tile / s.bin;
-    for (uint64_t i = w.from; i < w.to; i++) {
-        if (w.head.form == GW_ADA_BITMAP) {
-            const uint64_t tile = (8 * i + s.window_tile - 1) / s.window_tile;
-            const uint64_t ahead = tile * s.window_tile - 8 * i; /* of the next border */
-            if (ahead < 8 && tile < w.tables.n_tiles) {
-                starts[tile] =
-                    n + (uint32_t)__popc(w.head.body[i] & gw_bits_below((uint32_t)ahead));
-            }
-            n += (uint32_t)__popc(w.head.body[i]);
-        } else if (i % s.width == s.width - 1 && w.head.body[i] >> 7 != 0) {
-            n++;
-            if (n % tile_bins == 0 && n / tile_bins < w.tables.n_tiles) {
-                starts[n / tile_bins] = (uint32_t)(i / s.width) + 1;
-            }
+    const gw_ada_tables tables = gw_ada_tables_in(t.room, t.count, t.bytes, s.window_tile, &size);
+    gw_ada_head h =
+        gw_ada_read_head(batch.payload[tensor * batch.n_payloads + payload], s, t.count, t.bytes);
+    if (h.status == GW_OK && h.form != GW_ADA_NON_FINITE) {
+        const uint32_t total = gw_ada_scan_units(tables, h, payload, s.window_tile / s.bin);
+        if (!gw_ada_adds_up(h, s, t.count, total)) {
+            h.status = GW_ERR_CORRUPT;
         }
     }
-    if (threadIdx.x == 0 && w.number == 0) {
-        starts[0] = 0;
-    }
-    if (threadIdx.x == 0 && w.number == w.tables.n_pieces - 1) {
-        const int sound =
-            w.head.status == GW_OK &&
-            (w.head.form == GW_ADA_NON_FINITE || gw_ada_adds_up(w.head, s, t.count, base + all));
-        w.tables.sound[w.payload] = (uint32_t)sound;
-    }
-}
-
-/* A tile of the output, of which elements from `skip` on stand in the window. */
-typedef struct gw_ada_window {
-    float *sum;
-    uint64_t at;             /* the tile's first element */
-    uint32_t m, skip, shown; /* elements of the tile; of them before the window, in it */
-    int set;                 /* the first payload of GW_SET */
-} gw_ada_window;
-
-GW_DEVICE void gw_ada_put(const gw_ada_window &w, uint32_t e, float v)
-{
-    if (e - w.skip < w.shown) {
-        float *to = &w.sum[e - w.skip];
-        *to = w.set ? v : *to + v;
-    }
-}
-
-GW_DEVICE uint32_t gw_ada_entry(const uint8_t *body, uint32_t width, uint64_t j)
-{
-    return width == 1 ? body[j] : (uint32_t)body[2 * j] | (uint32_t)body[2 * j + 1] << 8;
-}
-
-/* Entries begin … end − 1 of a payload that adds up are the tile's. 0: they are not what an encoder writes. */
-GW_DEVICE int gw_ada_put_entries(const gw_ada_head &h, const gw_ada &s, const gw_ada_window &w,
-                                 uint64_t begin, uint64_t end)
-{
-    __shared__ uint32_t of_warps[2][GW_ADA_THREADS / 32];
-    const uint32_t empty = (1u << s.sign_at) - 1, last_at = s.sign_at + 1;
-    uint32_t bins = 0, turn = 0;
-    int sound = 1;
-    for (uint64_t round = begin; round < end; round += GW_ADA_THREADS, turn ^= 1) {
-        const uint64_t j = round + threadIdx.x;
-        const uint32_t entry = j < end ? gw_ada_entry(h.body, s.width, j) : 0;
-        const uint32_t last = entry >> last_at;
-        uint32_t all;
-        const uint32_t bin = bins + gw_block_before(last, of_warps[turn], &all);
-        bins += all;
-        const uint32_t first = bin * s.bin, index = entry & empty;
-        if (j >= end) {
-            continue;
-        }
-        const uint32_t before = j > begin ? gw_ada_entry(h.body, s.width, j - 1) : 1u << last_at;
-        const int opens = before >> last_at != 0;
-        const int mark = index == empty && last != 0 && opens && (entry >> s.sign_at & 1) == 0;
-        const uint32_t length = first >= w.m ? 0 : w.m - first < s.bin ? w.m - first : s.bin;
-        if (!mark && (index >= length || (!opens && index <= (before & empty)))) {
-            sound = 0;
-        } else if (!mark) {
-            gw_ada_put(w, first + index, gw_adacomp_value(h.scale, entry >> s.sign_at & 1));
-        }
-    }
-    return sound;
-}
-
-GW_DEVICE void gw_ada_put_bitmap(const gw_ada_head &h, const gw_ada_window &w, uint64_t rank)
-{
-    __shared__ uint32_t of_warps[2][GW_ADA_THREADS / 32];
-    const uint8_t *signs = h.body + h.ones;
-    uint32_t turn = 0;
-    for (uint32_t round = 0; round < w.m; round += 32 * GW_ADA_THREADS, turn ^= 1) {
-        const uint32_t e = round + 32 * threadIdx.x, n = e >= w.m ? 0 : w.m - e;
-        const uint64_t bit = w.at + e, stop = bit + (n < 32 ? n : 32);
-        uint64_t some = 0;
-        for (uint64_t i = bit / 8; 8 * i < stop; i++) {
-            some |= (uint64_t)h.body[i] << 8 * (i - bit / 8);
-        }
-        uint32_t word = (uint32_t)(some >> bit % 8) & gw_bits_below(n), all;
-        uint64_t j = rank + gw_block_before((uint32_t)__popc(word), of_warps[turn], &all);
-        rank += all;
-        for (; word != 0; word &= word - 1, j++) {
-            gw_ada_put(w, e + gw_lowest(word),
-                       gw_adacomp_value(h.scale, (uint32_t)signs[j / 8] >> j % 8 & 1u));
-        }
-    }
-}
-
-/* Adds payload p to the window; 0 if it is not what an encoder writes. All threads return the same. */
-template <class B>
-GW_DEVICE int gw_ada_add(const B &batch, uint32_t index, uint32_t p, uint32_t tile,
-                         const gw_ada_window &w, gw_status *status)
-{
-    __shared__ uint32_t unsound;
-    const gw_select_out &t = batch.tensor[index];
-    const gw_ada_tables tables = gw_ada_tables_in(t.room, t.count, t.bytes, batch.s.window_tile);
-    const gw_ada_head h =
-        gw_ada_read_head(batch.payload[index * batch.n_payloads + p], batch.s, t.count, t.bytes);
-    *status = h.status == GW_OK && tables.sound[p] == 0 ? GW_ERR_CORRUPT : h.status;
-    if (*status != GW_OK || h.form == GW_ADA_NON_FINITE) {
-        return 0;
-    }
-    const uint32_t *starts = tables.starts + (size_t)p * tables.n_tiles;
     if (threadIdx.x == 0) {
-        unsound = 0;
-    }
-    __syncthreads();
-    if (h.form == GW_ADA_BITMAP) {
-        gw_ada_put_bitmap(h, w, starts[tile]);
-    } else if (!gw_ada_put_entries(h, batch.s, w, starts[tile],
-                                   tile + 1 < tables.n_tiles ? starts[tile + 1] : h.n)) {
-        unsound = 1;
-    }
-    __syncthreads();
-    *status = unsound != 0 ? GW_ERR_CORRUPT : GW_OK;
-    const int sound = unsound == 0;
-    __syncthreads();
-    return sound;
-}
-
-template <class B>
-__global__ void __launch_bounds__(GW_ADA_THREADS) gw_ada_sum_kernel(const __grid_constant__ B batch)
-{
-    __shared__ float sum[GW_SELECT_WINDOW];
-    uint32_t tile;
-    const uint32_t index = gw_select_find(batch, &tile);
-    const gw_select_out &t = batch.tensor[index];
-    gw_ada_window w = {sum, (uint64_t)tile * batch.s.window_tile, 0, 0, 0, 0};
-    w.m = gw_span_left(t.count, w.at, batch.s.window_tile);
-    for (; w.skip < w.m || (w.m == 0 && w.skip == 0); w.skip += GW_SELECT_WINDOW) {
-        const uint32_t left = w.m - w.skip;
-        w.shown = left < GW_SELECT_WINDOW ? left : (uint32_t)GW_SELECT_WINDOW;
-        gw_begin_window(sum, batch, t, w.at + w.skip, w.shown);
-        __syncthreads();
-        for (uint32_t p = 0; p < batch.n_payloads; p++) {
-            gw_status status;
-            w.set = p == 0 && !batch.add;
-            if (!gw_ada_add(batch, index, p, tile, w, &status)) {
-                gw_spoil_window(sum, w.shown);
-                if (threadIdx.x == 0 && status != GW_OK) {
-                    gw_blame(t.result, status);
-                }
-                __syncthreads();
-            }
-        }
-        gw_write_window(sum, batch, t, w.at + w.skip, w.shown);
-        __syncthreads();
+        tables.heads[payload] = h;
     }
 }
 

@@ -1,8 +1,7 @@
 /* adacomp.cu's last kernel, inside of its namespace: payload and r′ of a unit, by one warp. */
 
-enum {
-    STAGE = 256
-}; /* words in which a unit's part of the payload is put together, if they hold it */
+/* Words in which a unit's part of the payload is put together, if they hold it; elements that are worked on together. */
+enum { STAGE = 256, LIST = 512 };
 
 /* What a warp keeps in shared memory: both planes of its unit without what is cut off, how many are sent before each word, and
  * of each bin how many empty ones are before it and how many elements are sent up to its end. In form 1 signs
@@ -11,6 +10,7 @@ typedef struct bench {
     uint32_t *sent, *minus; /* words, and some that are zero */
     uint32_t *bins, *signs, *stage;
     uint16_t *before; /* one more than words */
+    uint16_t *list;
     uint32_t words;
 } bench;
 
@@ -18,7 +18,7 @@ static __host__ __device__ inline uint32_t bench_words(const gw_ada &s)
 {
     const uint32_t words = s.per * s.words, bins = s.per * s.bins, signs = words + 4;
     return 2 * (words + 4) + (bins > signs ? (bins + 3) / 4 * 4 : signs) + (words + 8) / 8 * 4 +
-           STAGE + 4;
+           STAGE + 4 + LIST / 2;
 }
 
 /* Warps of a block: as many as have room. */
@@ -35,7 +35,8 @@ GW_DEVICE bench bench_of(uint8_t *shared, const gw_ada &s)
     b.minus = b.sent + b.words + 4;
     b.before = (uint16_t *)(b.minus + b.words + 4);
     b.stage = b.minus + b.words + 4 + (b.words + 8) / 8 * 4;
-    b.bins = b.stage + STAGE + 4;
+    b.list = (uint16_t *)(b.stage + STAGE + 4);
+    b.bins = b.stage + STAGE + 4 + LIST / 2;
     b.signs = b.bins;
     return b;
 }
@@ -139,39 +140,77 @@ GW_DEVICE void write_empty(const bench &b, uint32_t bins, const outlet &o)
     }
 }
 
-/* Entries of all that is sent, four words a lane. */
-GW_DEVICE void write_entries(const bench &b, const gw_ada &s, const outlet &o)
+/* Places of the elements sent as numbers first … first + LIST − 1 of the unit; bit 14 is the sign. Four words a lane. */
+GW_DEVICE void list_places(const bench &b, uint32_t first)
 {
     for (uint32_t w = threadIdx.x % 32 * 4; w < b.words; w += 128) {
-        const uint32_t tile = s.per == 1 ? 0 : w / 16;
-        uint32_t rank = b.before[w];
-        for (uint32_t i = w; i < w + 4; i++) {
-            const uint32_t minus = b.minus[i];
-            for (uint32_t word = b.sent[i]; word != 0; word &= word - 1, rank++) {
-                const uint32_t bit = gw_lowest(word), e = 32 * (i - tile * s.words) + bit;
-                const uint32_t bin = gw_ada_bin_of(s, e), row = b.bins[tile * s.bins + bin];
-                const uint32_t last = rank + 1 == row >> 16;
-                put_entry(o, rank + (row & 0xFFFF),
-                          (e - bin * s.bin) | (minus >> bit & 1) << s.sign_at |
-                              last << (s.sign_at + 1));
+        uint32_t i = w, word = b.sent[w], rank = b.before[w] - first;
+        if ((int32_t)rank >= LIST || (int32_t)(b.before[w + 4] - first) <= 0) {
+            continue;
+        }
+        for (;; word &= word - 1, rank++) {
+            while (word == 0 && ++i < w + 4) {
+                word = b.sent[i];
+            }
+            if (word == 0) {
+                break;
+            }
+            const uint32_t bit = gw_lowest(word);
+            if (rank < LIST) {
+                b.list[rank] = (uint16_t)((32 * i + bit) | (b.minus[i] >> bit & 1) << 14);
             }
         }
     }
+    __syncwarp();
 }
 
-/* Form 0: the unit's entries, from number `first` on. */
-GW_DEVICE void write_form0(const bench &b, const gw_ada &s, uint32_t bins, uint32_t n,
-                           uint64_t first, uint8_t *body)
+/* What is done with the elements of a list. */
+typedef struct task {
+    outlet entries; /* NULL: none */
+    float *after;   /* r′ of the unit's first element */
+    float scale;
+} task;
+
+GW_DEVICE void write_entry(const bench &b, const gw_ada &s, const outlet &o, uint32_t tile,
+                           uint32_t e, uint32_t rank, uint32_t negative)
 {
-    const uint32_t bytes = s.width * (n + walk_bins(b, s, bins));
-    const int staged = bytes <= 4 * STAGE;
-    const outlet o = {staged ? (uint8_t *)b.stage : body + s.width * first, s.width};
-    write_empty(b, bins, o);
-    write_entries(b, s, o);
-    if (staged) {
-        __syncwarp();
-        gw_copy_out(body + s.width * first, b.stage, 0, bytes, threadIdx.x % 32, 32);
+    const uint32_t bin = gw_ada_bin_of(s, e), row = b.bins[tile * s.bins + bin];
+    const uint32_t last = rank + 1 == row >> 16;
+    put_entry(o, rank + (row & 0xFFFF),
+              (e - bin * s.bin) | negative << s.sign_at | last << (s.sign_at + 1));
+}
+
+/* Writes entries of n elements, numbers first … of the unit, and takes the scale off their r′. */
+template <int FEEDBACK>
+GW_DEVICE void do_list(const bench &b, const gw_ada &s, const task &t, uint32_t first, uint32_t n)
+{
+    enum { ABREAST = 4 };
+    for (uint32_t k = threadIdx.x % 32; k < n; k += 32 * ABREAST) {
+        float x[ABREAST];
+        uint32_t place[ABREAST];
+#pragma unroll
+        for (uint32_t a = 0; a < ABREAST; a++) {
+            place[a] = k + 32 * a < n ? b.list[k + 32 * a] : 0xFFFFu;
+            const uint32_t at = place[a] & 0x3FFF, tile = s.per == 1 ? 0 : at / GW_ADA_WARP_TILE;
+            const uint32_t e = at - tile * GW_ADA_WARP_TILE;
+            x[a] = FEEDBACK && place[a] != 0xFFFFu ? t.after[tile * s.tile + e] : 0.0f;
+        }
+#pragma unroll
+        for (uint32_t a = 0; a < ABREAST; a++) {
+            const uint32_t at = place[a] & 0x3FFF, tile = s.per == 1 ? 0 : at / GW_ADA_WARP_TILE;
+            const uint32_t e = at - tile * GW_ADA_WARP_TILE, negative = place[a] >> 14 & 1;
+            if (place[a] == 0xFFFFu) {
+                continue;
+            }
+            if (t.entries.to != NULL) {
+                write_entry(b, s, t.entries, tile, e, first + k + 32 * a, negative);
+            }
+            if (FEEDBACK) {
+                t.after[tile * s.tile + e] = x[a] - gw_adacomp_value(t.scale, negative);
+            }
+        }
     }
+    __syncwarp();
 }
 
 /* Signs of what is sent, into the unit's string from bit `shift` on, which is clear. */
@@ -287,75 +326,6 @@ GW_DEVICE void write_bitmap(const bench &b, const places &p, const gw_ada &s, ui
     }
 }
 
-/* Four numbers of r′, of which those of `yes` are wanted; `whole`: all are there, and aligned. */
-GW_DEVICE void load_quad(float x[4], const float *from, uint32_t yes, int whole)
-{
-    if (whole) {
-        const float4 v = *(const float4 *)from;
-        x[0] = v.x, x[1] = v.y, x[2] = v.z, x[3] = v.w;
-        return;
-    }
-#pragma unroll
-    for (uint32_t c = 0; c < 4; c++) {
-        x[c] = yes >> c & 1 ? from[c] : 0.0f;
-    }
-}
-
-GW_DEVICE void store_quad(const float x[4], float *to, uint32_t yes, int whole)
-{
-    if (whole) {
-        *(float4 *)to = make_float4(x[0], x[1], x[2], x[3]);
-        return;
-    }
-#pragma unroll
-    for (uint32_t c = 0; c < 4; c++) {
-        if (yes >> c & 1) {
-            to[c] = x[c];
-        }
-    }
-}
-
-/* Takes the scale off r′ where something was sent. Of rows of 128 places a tile has four (FLAT), or all are its own. */
-template <int FLAT>
-GW_DEVICE void take_off(const bench &b, const gw_ada &s, float *after, uint64_t at, uint64_t count,
-                        float scale)
-{
-    enum { ABREAST = FLAT ? 8 : 4 };
-    const uint32_t lane = threadIdx.x % 32, shift = lane % 8 * 4;
-    const uint32_t rows = b.words / 4, next = FLAT ? 2 * s.tile : ABREAST * 128;
-    const int aligned = s.tile % 4 == 0 && gw_aligned_to(after, 16);
-    const uint64_t left = count - at;
-    uint32_t e = 4 * lane; /* of row `row`, from the unit's first element */
-    for (uint32_t row = 0; row < rows; row += ABREAST, e += next) {
-        float x[ABREAST][4];
-        uint32_t yes[ABREAST];
-        const int whole = aligned && e + next + 4 <= left; /* so are all rows abreast */
-        float *const base = after + at + e;
-#pragma unroll
-        for (uint32_t a = 0; a < ABREAST; a++) {
-            const uint32_t w = 4 * (row + a) + lane / 8;
-            yes[a] = w < b.words ? b.sent[w] >> shift & 15 : 0;
-            if (yes[a] != 0) {
-                load_quad(x[a], base + (FLAT ? a / 4 * s.tile + a % 4 * 128 : a * 128), yes[a],
-                          whole);
-            }
-        }
-#pragma unroll
-        for (uint32_t a = 0; a < ABREAST; a++) {
-            if (yes[a] != 0) {
-                const uint32_t negative = b.minus[4 * (row + a) + lane / 8] >> shift;
-#pragma unroll
-                for (uint32_t c = 0; c < 4; c++) {
-                    x[a][c] = yes[a] >> c & 1 ? x[a][c] - gw_adacomp_value(scale, negative >> c & 1)
-                                              : x[a][c];
-                }
-                store_quad(x[a], base + (FLAT ? a / 4 * s.tile + a % 4 * 128 : a * 128), yes[a],
-                           whole);
-            }
-        }
-    }
-}
-
 template <int FEEDBACK>
 GW_DEVICE void settle_unit(const gw_select_in &t, const gw_ada &s, const places &p, uint32_t unit,
                            uint8_t *shared)
@@ -364,21 +334,30 @@ GW_DEVICE void settle_unit(const gw_select_in &t, const gw_ada &s, const places 
     const state at = *p.at;
     const uint64_t from = (uint64_t)unit * s.per * s.tile;
     const uint32_t m = gw_span_left(t.count, from, s.per * s.tile);
-    const uint32_t bins = (m + s.bin - 1) / s.bin;
     const uint2 before = before_unit(p, unit);
-    const uint32_t n = lay_out(b, s, p, unit * s.per, at.end);
+    const uint32_t n = lay_out(b, s, p, unit * s.per, at.end), lane = threadIdx.x % 32;
     uint8_t *body = t.payload + GW_ADA_HEADER;
+    task job = {{NULL, s.width}, FEEDBACK ? t.after + from : NULL, at.scale};
+    uint32_t staged = 0;
     if (at.form == GW_ADA_BITMAP) {
         write_bitmap(b, p, s, from, m, t.count, body);
         write_signs(b, p, s, unit, before.y, n, body + (t.count + 7) / 8);
     } else {
         const uint64_t extras = before.x < at.spare ? before.x : at.spare;
-        write_form0(b, s, bins, n, (uint64_t)unit * s.per * s.bins + extras, body);
+        const uint32_t bins = (m + s.bin - 1) / s.bin;
+        const uint32_t bytes = s.width * (n + walk_bins(b, s, bins));
+        body += s.width * ((uint64_t)unit * s.per * s.bins + extras);
+        staged = bytes <= 4 * STAGE ? bytes : 0;
+        job.entries.to = staged != 0 ? (uint8_t *)b.stage : body;
+        write_empty(b, bins, job.entries);
     }
-    if (FEEDBACK && s.per == 1) {
-        take_off<0>(b, s, t.after, from, t.count, at.scale);
-    } else if (FEEDBACK) {
-        take_off<1>(b, s, t.after, from, t.count, at.scale);
+    for (uint32_t first = 0; (FEEDBACK || job.entries.to != NULL) && first < n; first += LIST) {
+        list_places(b, first);
+        do_list<FEEDBACK>(b, s, job, first, n - first < LIST ? n - first : (uint32_t)LIST);
+    }
+    if (staged != 0) {
+        __syncwarp();
+        gw_copy_out(body, b.stage, 0, staged, lane, 32);
     }
 }
 

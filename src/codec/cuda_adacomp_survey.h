@@ -25,13 +25,19 @@ GW_DEVICE void read_all(float g[GW_OWN], float G[GW_OWN], const gw_select_in &t,
     }
 }
 
+/* Past the cache, which has to keep the planes. */
 GW_DEVICE void write_all(const float G[GW_OWN], const gw_select_in &t, const work &w,
                          uint32_t thread)
 {
 #pragma unroll
     for (int q = 0; q < 4; q++) {
         const uint32_t e = gw_quad_at<GW_IN_ROWS>(thread, q), left = e < w.m ? w.m - e : 0;
-        gw_write_four(G + 4 * q, t.after, w.at + e, left, w.whole && left >= 4);
+        if (w.whole && left >= 4) {
+            __stcs((float4 *)(t.after + w.at + e),
+                   make_float4(G[4 * q], G[4 * q + 1], G[4 * q + 2], G[4 * q + 3]));
+        } else {
+            gw_write_four(G + 4 * q, t.after, w.at + e, left, 0);
+        }
     }
 }
 
