@@ -11,7 +11,10 @@
 /* Names of templates are the linker's business too: they stay in this file. */
 namespace
 {
-enum { THREADS = 256, WARPS = THREADS / 32 };
+#ifndef ADA_TW
+#    define ADA_TW 8
+#endif
+enum { THREADS = 256, WARPS = THREADS / 32, TILE_WARPS = 2 };
 enum { RUNS = 8, PART = 1024 }; /* runs, and units, of a block of weigh */
 
 typedef struct state {
@@ -134,11 +137,9 @@ __global__ void __launch_bounds__(THREADS, 4)
     __syncthreads();
     conclude(t, s, p);
     __syncthreads();
-    if (p.at->form != GW_ADA_NON_FINITE) {
-        for (uint32_t unit = warp; unit < p.units; unit += WARPS) {
-            settle_unit<FEEDBACK>(t, s, p, unit, shared);
-            __syncwarp();
-        }
+    for (uint32_t unit = warp; unit < p.units; unit += WARPS) {
+        settle_unit<FEEDBACK>(t, s, p, unit, shared);
+        __syncwarp();
     }
 }
 
@@ -252,14 +253,17 @@ static void encode_group(const gw_ada &s, const gw_cuda_call *call, const gw_cud
     const kernel blocks = fed ? survey_blocks_kernel<N, 1> : survey_blocks_kernel<N, 0>;
     const kernel survey = s.per == 1 ? blocks : tiles;
     const kernel settle = fed ? settle_kernel<N, 1> : settle_kernel<N, 0>;
-    const uint32_t units = deal(b, [&](uint32_t i) { return b.layout[i].units; });
-    GW_LAUNCH(survey, units, THREADS, 0, call->stream, b);
+    const uint32_t warps = s.per == 1 ? 1u : (uint32_t)TILE_WARPS,
+                   threads = s.per == 1 ? (uint32_t)THREADS : 32 * warps;
+    const uint32_t tilings =
+        deal(b, [&](uint32_t i) { return (b.layout[i].tiles + warps - 1) / warps; });
+    GW_LAUNCH(survey, tilings, threads, 0, call->stream, b);
     const uint32_t parts = deal(b, [&](uint32_t i) { return b.layout[i].weighers; });
     GW_LAUNCH(weigh_kernel<N>, parts, THREADS, 0, call->stream, b);
-    const uint32_t warps = settle_warps(s);
+    const uint32_t benches = settle_warps(s);
     const uint32_t groups =
-        deal(b, [&](uint32_t i) { return (b.layout[i].units + warps - 1) / warps; });
-    GW_LAUNCH(settle, groups, 32 * warps, 4 * warps * bench_words(s), call->stream, b);
+        deal(b, [&](uint32_t i) { return (b.layout[i].units + benches - 1) / benches; });
+    GW_LAUNCH(settle, groups, 32 * benches, 4 * benches * bench_words(s), call->stream, b);
 }
 
 static void encode_small(const gw_ada &s, const gw_cuda_call *call, const gw_cuda_source *tensors,
@@ -334,7 +338,7 @@ static void decode_group(const gw_ada &s, const gw_cuda_call *call, const gw_cud
     });
     GW_LAUNCH(gw_ada_count_kernel<B>, blocks, GW_ADA_THREADS, 0, call->stream, b);
     const uint32_t payloads = deal(b, [&](uint32_t) { return b.n_payloads; });
-    GW_LAUNCH(gw_ada_place_kernel<B>, payloads, GW_ADA_THREADS, 0, call->stream, b);
+    GW_LAUNCH(gw_ada_place_kernel<B>, payloads, GW_ADA_PLACE_THREADS, 0, call->stream, b);
     launch_sums<0>(b, call);
 }
 

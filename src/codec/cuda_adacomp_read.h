@@ -5,7 +5,8 @@
 #include "codec/cuda_adacomp.h"
 
 /* Bytes of entries that a warp counts at once, and tensors so small that no table is worth its while. */
-enum { GW_ADA_PIECE = 2048, GW_ADA_THREADS = 256, GW_ADA_SMALL = 16384 };
+enum { GW_ADA_PIECE = 2048, GW_ADA_SMALL = 16384 };
+enum { GW_ADA_THREADS = 256, GW_ADA_PLACE_THREADS = 1024 };
 
 /* The most bytes that can be read without finding them wrong. */
 static __host__ __device__ inline uint64_t gw_ada_most(uint64_t count, uint64_t bytes)
@@ -105,32 +106,43 @@ GW_DEVICE uint32_t gw_ada_bits(const uint8_t *from, uint64_t bit, const uint8_t 
     return shift == 0 ? low : __funnelshift_r(low, gw_ada_word(p - odd + 4, end), shift);
 }
 
-/* The ones among bits from … to − 1 of a bitmap that are this thread's, one of n. */
-GW_DEVICE uint32_t gw_ada_ones(const gw_ada_head &h, uint64_t from, uint64_t to, uint32_t me,
-                               uint32_t n)
+/* What `mask` leaves of bits from … to − 1 of the body, counted; the share of thread `me` of n. */
+GW_DEVICE uint32_t gw_ada_count_bits(const gw_ada_head &h, uint64_t from, uint64_t to,
+                                     uint32_t mask, uint32_t me, uint32_t n)
 {
+    const uint8_t *begin = h.body + from / 8;
+    const uint32_t bits = to > from ? (uint32_t)(to - from) : 0, words = bits / 32;
     uint32_t sum = 0;
+    if (from % 8 == 0 && gw_aligned_to(begin, 4)) {
 #pragma unroll 4
-    for (uint64_t bit = from + 32 * me; bit < to; bit += 32 * n) {
-        const uint32_t left = to - bit < 32 ? (uint32_t)(to - bit) : 32;
-        sum += (uint32_t)__popc(gw_ada_bits(h.body, bit, h.end) & gw_bits_below(left));
+        for (uint32_t i = me; i < words; i += n) {
+            sum += (uint32_t)__popc(__ldg((const uint32_t *)begin + i) & mask);
+        }
+    } else {
+#pragma unroll 2
+        for (uint32_t i = me; i < words; i += n) {
+            sum += (uint32_t)__popc(gw_ada_bits(h.body, from + 32 * i, h.end) & mask);
+        }
+    }
+    if (me == 0 && bits % 32 != 0) {
+        sum += (uint32_t)__popc(gw_ada_bits(h.body, from + 32 * words, h.end) & mask &
+                                gw_bits_below(bits % 32));
     }
     return sum;
 }
 
-/* The same of last marks in bytes from … to − 1 of entries. Pieces begin with an entry's first byte. */
+/* The ones among bits from … to − 1 of a bitmap. */
+GW_DEVICE uint32_t gw_ada_ones(const gw_ada_head &h, uint64_t from, uint64_t to, uint32_t me,
+                               uint32_t n)
+{
+    return gw_ada_count_bits(h, from, to, 0xFFFFFFFFu, me, n);
+}
+
+/* Last marks in bytes from … to − 1 of entries. Pieces begin with an entry's first byte. */
 GW_DEVICE uint32_t gw_ada_marks(const gw_ada_head &h, const gw_ada &s, uint64_t from, uint64_t to,
                                 uint32_t me, uint32_t n)
 {
-    const uint32_t marks = s.width == 1 ? 0x80808080u : 0x80008000u;
-    uint32_t sum = 0;
-#pragma unroll 4
-    for (uint64_t i = from + 4 * me; i < to; i += 4 * n) {
-        const uint32_t left = to - i < 4 ? (uint32_t)(to - i) : 4;
-        sum +=
-            (uint32_t)__popc(gw_ada_bits(h.body, 8 * i, h.end) & marks & gw_bits_below(8 * left));
-    }
-    return sum;
+    return gw_ada_count_bits(h, 8 * from, 8 * to, s.width == 1 ? 0x80808080u : 0x80008000u, me, n);
 }
 
 /* Marks or ones of every unit, a warp each. */
@@ -182,13 +194,13 @@ GW_DEVICE uint32_t gw_ada_scan_units(const gw_ada_tables &tables, const gw_ada_h
                                      uint32_t payload, uint32_t tile_bins)
 {
     enum { EACH = 8 };
-    __shared__ uint32_t of_warps[2][GW_ADA_THREADS / 32];
+    __shared__ uint32_t of_warps[2][GW_ADA_PLACE_THREADS / 32];
     const int entries = h.form == GW_ADA_ENTRIES;
     const uint32_t n_units = entries ? gw_ada_pieces(h.ones) : tables.n_tiles;
     uint32_t *units = tables.units + (size_t)payload * tables.n_units;
     uint32_t *starts = tables.starts + (size_t)payload * tables.n_tiles;
     uint32_t base = 0, turn = 0;
-    for (uint32_t row = 0; row < n_units; row += EACH * GW_ADA_THREADS, turn ^= 1) {
+    for (uint32_t row = 0; row < n_units; row += EACH * GW_ADA_PLACE_THREADS, turn ^= 1) {
         const uint32_t first = row + EACH * threadIdx.x;
         uint32_t own[EACH], sum = 0, all;
 #pragma unroll
@@ -219,7 +231,7 @@ GW_DEVICE uint32_t gw_ada_scan_units(const gw_ada_tables &tables, const gw_ada_h
 }
 
 template <class B>
-__global__ void __launch_bounds__(GW_ADA_THREADS)
+__global__ void __launch_bounds__(GW_ADA_PLACE_THREADS)
     gw_ada_place_kernel(const __grid_constant__ B batch)
 {
     uint32_t payload;

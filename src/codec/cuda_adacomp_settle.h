@@ -336,6 +336,9 @@ GW_DEVICE void settle_unit(const gw_select_in &t, const gw_ada &s, const places 
     const uint32_t m = gw_span_left(t.count, from, s.per * s.tile);
     const uint2 before = before_unit(p, unit);
     const uint32_t n = lay_out(b, s, p, unit * s.per, at.end), lane = threadIdx.x % 32;
+    if (at.form == GW_ADA_NON_FINITE) {
+        return;
+    }
     uint8_t *body = t.payload + GW_ADA_HEADER;
     task job = {{NULL, s.width}, FEEDBACK ? t.after + from : NULL, at.scale};
     uint32_t staged = 0;
@@ -362,7 +365,7 @@ GW_DEVICE void settle_unit(const gw_select_in &t, const gw_ada &s, const places 
 }
 
 template <int N, int FEEDBACK>
-__global__ void __launch_bounds__(THREADS, 4)
+__global__ void __launch_bounds__(THREADS, 5)
     settle_kernel(const __grid_constant__ gw_select_batch<gw_ada, places, N> batch)
 {
     GW_DYNAMIC_SHARED(shared);
@@ -370,7 +373,7 @@ __global__ void __launch_bounds__(THREADS, 4)
     const uint32_t which = gw_select_find(batch, &group);
     const places &p = batch.layout[which];
     const uint32_t number = group * (blockDim.x / 32) + threadIdx.x / 32;
-    if (number < p.units && p.at->form != GW_ADA_NON_FINITE) { /* no barriers of the block here */
+    if (number < p.units) { /* no barriers of the block here */
         settle_unit<FEEDBACK>(batch.tensor[which], batch.s, p, p.units - 1 - number, shared);
     }
 }

@@ -5,7 +5,9 @@
 
 #include "codec/cuda_adacomp_read.h"
 
-enum { GW_ADA_QUADS = GW_SELECT_WINDOW / 4 / GW_ADA_THREADS, GW_ADA_ABREAST = 8 };
+/* A window is summed in two halves, of each a thread has so many quads; payloads that are planes at a time. */
+enum { GW_ADA_HALF = GW_SELECT_WINDOW / 2, GW_ADA_QUADS = GW_ADA_HALF / 4 / GW_ADA_THREADS };
+enum { GW_ADA_ABREAST = 8 };
 
 /* Where the tile begins in a payload: the number of the one, or entry; and for entries the bins that end before that. */
 typedef struct gw_ada_start {
@@ -114,8 +116,11 @@ GW_DEVICE int gw_ada_put_entries(const gw_ada_head &h, const gw_ada &s, const gw
 GW_DEVICE uint32_t gw_ada_spread(uint32_t word, uint32_t signs)
 {
     uint32_t out = 0;
-    for (; word != 0; word &= word - 1, signs >>= 1) {
-        out |= word & (0 - word) & (0 - (signs & 1));
+#pragma unroll 2
+    for (; word != 0; signs >>= 1) {
+        const uint32_t lowest = word & (0 - word);
+        out |= signs & 1 ? lowest : 0;
+        word ^= lowest;
     }
     return out;
 }
@@ -225,97 +230,141 @@ GW_DEVICE void gw_ada_fill_planes(const gw_ada &s, const gw_ada_window &w, uint3
 }
 
 /* Adds what the sheet has of one payload to the thread's sums, or sets them. A scale that is NaN spoils them all. */
+template <int SET>
 GW_DEVICE void gw_ada_add_plane(float x[GW_ADA_QUADS][4], const uint32_t *plus,
-                                const uint32_t *minus, float scale, int set)
+                                const uint32_t *minus, float scale)
 {
-    const uint32_t shift = threadIdx.x % 8 * 4;
+    const uint32_t shift = threadIdx.x % 8 * 4, first = threadIdx.x / 8;
+    const float other = -scale;
+#pragma unroll
+    for (uint32_t q = 0; q < GW_ADA_QUADS; q++) {
+        const uint32_t w = q * (GW_ADA_THREADS / 8) + first;
+        const uint32_t up = plus[w] >> shift, down = minus[w] >> shift;
+#pragma unroll
+        for (uint32_t c = 0; c < 4; c++) {
+            if (SET) {
+                x[q][c] = 0.0f;
+            }
+            if (up & 1u << c) {
+                x[q][c] = SET ? scale : x[q][c] + scale;
+            }
+            if (down & 1u << c) {
+                x[q][c] = SET ? other : x[q][c] + other;
+            }
+        }
+    }
     if ((gw_bits(scale) & GW_ABS_MASK) >= GW_INF_BITS) {
 #pragma unroll
         for (int i = 0; i < 4 * GW_ADA_QUADS; i++) {
             x[i / 4][i % 4] = scale;
         }
-        return;
+    }
+}
+
+/* Sums over the divisor; the largest pattern without sign of any. */
+GW_DEVICE uint32_t gw_ada_divide(float x[GW_ADA_QUADS][4], uint32_t by)
+{
+    uint32_t top = 0;
+    if ((by & (by - 1)) == 0) {
+        const float factor = 1 / (float)by;
+#pragma unroll
+        for (int i = 0; i < 4 * GW_ADA_QUADS; i++) {
+            x[i / 4][i % 4] *= factor;
+        }
+    } else {
+#pragma unroll
+        for (int i = 0; i < 4 * GW_ADA_QUADS; i++) {
+            x[i / 4][i % 4] /= (float)by;
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < 4 * GW_ADA_QUADS; i++) {
+        const uint32_t a = gw_bits(x[i / 4][i % 4]) & GW_ABS_MASK;
+        top = a > top ? a : top;
+    }
+    return top;
+}
+
+/* Results of a half, the thread's quads of it. */
+template <class B>
+GW_DEVICE void gw_ada_write_half(float x[GW_ADA_QUADS][4], const B &batch, void *out,
+                                 gw_cuda_result *result, uint64_t at, uint32_t shown, int whole)
+{
+    if (gw_ada_divide(x, batch.divisor) >= GW_INF_BITS) {
+        uint64_t bad = 0;
+#pragma unroll
+        for (uint32_t i = 0; i < 4 * GW_ADA_QUADS; i++) {
+            const uint32_t e = 4 * (i / 4 * GW_ADA_THREADS + threadIdx.x) + i % 4;
+            bad += e < shown && (gw_bits(x[i / 4][i % 4]) & GW_ABS_MASK) >= GW_INF_BITS;
+        }
+        gw_count(&result->non_finite, bad);
     }
 #pragma unroll
     for (uint32_t q = 0; q < GW_ADA_QUADS; q++) {
-        const uint32_t w = q * (GW_ADA_THREADS / 8) + threadIdx.x / 8;
-        const uint32_t up = plus[w] >> shift, down = minus[w] >> shift;
+        const uint32_t e = 4 * (q * GW_ADA_THREADS + threadIdx.x);
+        if (whole && batch.dtype == GW_F32 && e + 4 <= shown) {
+            __stcs((float4 *)((float *)out + at + e),
+                   make_float4(x[q][0], x[q][1], x[q][2], x[q][3]));
+            continue;
+        }
 #pragma unroll
         for (uint32_t c = 0; c < 4; c++) {
-            if (up >> c & 1) {
-                x[q][c] = set ? scale : x[q][c] + scale;
-            }
-            if (down >> c & 1) {
-                x[q][c] = set ? -scale : x[q][c] - scale;
+            if (e + c < shown) {
+                gw_put_one(out, batch.dtype, at + e + c, x[q][c]);
             }
         }
     }
 }
 
-/* Four results from element i on, of which `left` are there. */
-template <class B>
-GW_DEVICE uint32_t gw_ada_write_quad(float x[4], const B &batch, void *out, uint64_t i,
-                                     uint32_t left, int whole)
+/* The thread's quads of a half that begins at element `at` and has `shown` elements. */
+GW_DEVICE void gw_ada_read_half(float x[GW_ADA_QUADS][4], const void *out, gw_dtype dtype,
+                                uint64_t at, uint32_t shown, int whole)
 {
-    const uint32_t by = batch.divisor;
-    const int exact = (by & (by - 1)) == 0;
-    const float factor = 1 / (float)by;
-    uint32_t bad = 0;
 #pragma unroll
-    for (uint32_t c = 0; c < 4; c++) {
-        x[c] = exact ? x[c] * factor : x[c] / (float)by;
-        bad += c < left && (gw_bits(x[c]) & GW_ABS_MASK) >= GW_INF_BITS;
+    for (uint32_t q = 0; q < GW_ADA_QUADS; q++) {
+        const uint32_t e = 4 * (q * GW_ADA_THREADS + threadIdx.x);
+        const uint32_t there = e < shown ? shown - e : 0;
+        gw_read_four(x[q], out, dtype, at + e, there, whole && there >= 4);
     }
-    if (whole && left >= 4 && batch.dtype == GW_F32) {
-        __stcs((float4 *)((float *)out + i), make_float4(x[0], x[1], x[2], x[3]));
-        return bad;
-    }
-#pragma unroll
-    for (uint32_t c = 0; c < 4; c++) {
-        if (c < left) {
-            gw_put_one(out, batch.dtype, i + c, x[c]);
-        }
-    }
-    return bad;
 }
 
+/* More payloads than N become planes anew for the second half. */
 template <int N, int FUSED, class B>
 GW_DEVICE void gw_ada_sum_window(const B &batch, uint32_t index, const gw_ada_window &w,
                                  gw_ada_sheet<N> *sheet)
 {
+    enum { WORDS = GW_ADA_HALF / 32 };
     const auto &t = batch.tensor[index];
-    const uint64_t at = w.at + w.skip;
-    const int whole = at % 4 == 0 && gw_aligned_to(t.out, batch.dtype == GW_F32 ? 16 : 8);
-    float x[GW_ADA_QUADS][4];
-    uint32_t first = 0;
-    do {
-        const uint32_t left = batch.n_payloads - first, n = left < N ? left : (uint32_t)N;
-        gw_ada_open<FUSED>(batch, index, first, n, w, sheet);
-        gw_ada_fill_planes(batch.s, w, n, sheet, t.result);
-        if (first == 0) {
-#pragma unroll
-            for (uint32_t q = 0; q < GW_ADA_QUADS; q++) {
-                const uint32_t e = 4 * (q * GW_ADA_THREADS + threadIdx.x);
-                const uint32_t there = batch.add && e < w.shown ? w.shown - e : 0;
-                gw_read_four(x[q], t.out, batch.dtype, at + e, there, whole && there >= 4);
+    const int whole =
+        (w.at + w.skip) % 4 == 0 && gw_aligned_to(t.out, batch.dtype == GW_F32 ? 16 : 8);
+    for (uint32_t half = 0; half == 0 || half * GW_ADA_HALF < w.shown; half++) {
+        const uint32_t left = w.shown - half * GW_ADA_HALF;
+        const uint32_t shown = left < GW_ADA_HALF ? left : (uint32_t)GW_ADA_HALF;
+        const uint64_t at = w.at + w.skip + half * GW_ADA_HALF;
+        float x[GW_ADA_QUADS][4];
+        if (batch.add) {
+            gw_ada_read_half(x, t.out, batch.dtype, at, shown, whole);
+        }
+        for (uint32_t first = 0; first < batch.n_payloads; first += N) {
+            const uint32_t rest = batch.n_payloads - first, n = rest < N ? rest : (uint32_t)N;
+            if (half == 0 || batch.n_payloads > N) {
+                __syncthreads();
+                gw_ada_open<FUSED>(batch, index, first, n, w, sheet);
+                gw_ada_fill_planes(batch.s, w, n, sheet, t.result);
+            }
+            for (uint32_t k = 0; k < n; k++) {
+                const uint32_t *plus = sheet->plus[k] + half * WORDS;
+                const uint32_t *minus = sheet->minus[k] + half * WORDS;
+                if (first + k == 0 && !batch.add) {
+                    gw_ada_add_plane<1>(x, plus, minus, sheet->scale[k]);
+                } else {
+                    gw_ada_add_plane<0>(x, plus, minus, sheet->scale[k]);
+                }
             }
         }
-        for (uint32_t k = 0; k < n; k++) {
-            gw_ada_add_plane(x, sheet->plus[k], sheet->minus[k], sheet->scale[k],
-                             first + k == 0 && !batch.add);
-        }
-        __syncthreads();
-        first += N;
-    } while (N > 1 && first < batch.n_payloads);
-    uint64_t bad = 0;
-#pragma unroll
-    for (uint32_t q = 0; q < GW_ADA_QUADS; q++) {
-        const uint32_t e = 4 * (q * GW_ADA_THREADS + threadIdx.x);
-        if (e < w.shown) {
-            bad += gw_ada_write_quad(x[q], batch, t.out, at + e, w.shown - e, whole);
-        }
+        gw_ada_write_half(x, batch, t.out, t.result, at, shown, whole);
     }
-    gw_count(&t.result->non_finite, bad);
+    __syncthreads();
 }
 
 template <class B, int N, int FUSED>

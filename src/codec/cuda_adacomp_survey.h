@@ -25,19 +25,13 @@ GW_DEVICE void read_all(float g[GW_OWN], float G[GW_OWN], const gw_select_in &t,
     }
 }
 
-/* Past the cache, which has to keep the planes. */
 GW_DEVICE void write_all(const float G[GW_OWN], const gw_select_in &t, const work &w,
                          uint32_t thread)
 {
 #pragma unroll
     for (int q = 0; q < 4; q++) {
         const uint32_t e = gw_quad_at<GW_IN_ROWS>(thread, q), left = e < w.m ? w.m - e : 0;
-        if (w.whole && left >= 4) {
-            __stcs((float4 *)(t.after + w.at + e),
-                   make_float4(G[4 * q], G[4 * q + 1], G[4 * q + 2], G[4 * q + 3]));
-        } else {
-            gw_write_four(G + 4 * q, t.after, w.at + e, left, 0);
-        }
+        gw_write_four(G + 4 * q, t.after, w.at + e, left, w.whole && left >= 4);
     }
 }
 
@@ -406,15 +400,15 @@ GW_DEVICE void survey_tile(const gw_select_in &t, const gw_ada &s, gw_dtype dtyp
 }
 
 template <int N, int FEEDBACK, int ONE>
-__global__ void __launch_bounds__(THREADS, 4)
+__global__ void __launch_bounds__(TILE_WARPS * 32, 32 / TILE_WARPS)
     survey_tiles_kernel(const __grid_constant__ gw_select_batch<gw_ada, places, N> batch)
 {
-    __shared__ desk desks[ONE ? 1 : WARPS];
-    uint32_t unit;
-    const uint32_t which = gw_select_find(batch, &unit), warp = threadIdx.x / 32;
+    __shared__ desk desks[ONE ? 1 : TILE_WARPS];
+    uint32_t part;
+    const uint32_t which = gw_select_find(batch, &part), warp = threadIdx.x / 32;
     const places &p = batch.layout[which];
-    const uint32_t tile = unit * WARPS + warp;
-    if (threadIdx.x == 0 && unit == 0) {
+    const uint32_t tile = part * TILE_WARPS + warp;
+    if (threadIdx.x == 0 && part == 0) {
         p.at->ticket = 0;
     }
     if (tile < p.tiles) {
