@@ -11,9 +11,6 @@
 /* Names of templates are the linker's business too: they stay in this file. */
 namespace
 {
-#ifndef ADA_TW
-#    define ADA_TW 8
-#endif
 enum { THREADS = 256, WARPS = THREADS / 32, TILE_WARPS = 2 };
 enum { RUNS = 8, PART = 1024 }; /* runs, and units, of a block of weigh */
 

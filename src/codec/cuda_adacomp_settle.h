@@ -365,7 +365,7 @@ GW_DEVICE void settle_unit(const gw_select_in &t, const gw_ada &s, const places 
 }
 
 template <int N, int FEEDBACK>
-__global__ void __launch_bounds__(THREADS, 5)
+__global__ void __launch_bounds__(THREADS, 4)
     settle_kernel(const __grid_constant__ gw_select_batch<gw_ada, places, N> batch)
 {
     GW_DYNAMIC_SHARED(shared);

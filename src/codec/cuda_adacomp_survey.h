@@ -310,6 +310,13 @@ typedef struct marks {
     uint32_t used; /* bins */
 } marks;
 
+/* gw_adacomp_key against a limit, for finite numbers: compared as what they are. With others nothing is sent at all. */
+GW_DEVICE int is_over(float G, float g, float d, float limit)
+{
+    const float soft = g * d, H = G + soft;
+    return G != 0.0f && fabsf(H) >= limit;
+}
+
 /* `top` is the one bin's maximum, or else the desk has them. */
 template <int ONE>
 GW_DEVICE marks mark_tile(const float G[GW_OWN], const float g[GW_OWN], const gw_ada &s,
@@ -319,22 +326,24 @@ GW_DEVICE marks mark_tile(const float G[GW_OWN], const float g[GW_OWN], const gw
 #pragma unroll
     for (uint32_t q = 0; q < 4; q++) {
         const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x % 32, (int)q);
-        uint32_t bin = 0, left = 4, first = gw_adacomp_limit(top), next = first, some = 0;
+        uint32_t bin = 0, left = 4;
+        float first = gw_float(gw_adacomp_limit(top)), next = first;
         if (!ONE) {
             bin = e * s.per_bin >> 20;
             left = s.bin - (e - bin * s.bin);
-            first = gw_adacomp_limit(d->tops[bin]);
-            next = gw_adacomp_limit(d->tops[bin + 1]);
+            first = gw_float(gw_adacomp_limit(d->tops[bin]));
+            next = gw_float(gw_adacomp_limit(d->tops[bin + 1]));
         }
 #pragma unroll
         for (uint32_t c = 0; c < 4; c++) {
-            const uint32_t key = gw_adacomp_key(G[4 * q + c], g[4 * q + c], s.d) & GW_ABS_MASK;
-            some |= (uint32_t)(key >= (c < left ? first : next)) << c;
-            k.minus |= gw_bits(G[4 * q + c]) >> 31 << (8 * q + c);
+            const int i = (int)(4 * q + c);
+            if (is_over(G[i], g[i], s.d, ONE || c < left ? first : next)) {
+                k.sent |= 1u << (8 * q + c);
+            }
+            k.minus |= (gw_bits(G[i]) & GW_SIGN_BIT) >> (31 - (8 * q + c));
         }
-        k.sent |= some << 8 * q;
-        if (!ONE && some != 0) {
-            const uint32_t low = gw_bits_below(left);
+        if (!ONE) {
+            const uint32_t some = k.sent >> 8 * q & 15, low = gw_bits_below(left);
             k.used |= (uint32_t)((some & low) != 0) << bin;
             k.used |= (some & ~low) != 0 ? 2u << bin : 0; /* a bin of its own: below 32 */
         }
