@@ -1,18 +1,18 @@
 /* adacomp on the device, in three launches.
- *   survey: a block a tile. Reads g and r once and writes G to r′; finds the bins' maxima, and of every element whether it is sent
- *           and with which sign: two planes of bits.
- *   weigh:  sums the maxima in the laid down order; a tensor's last block adds up the counts of the tiles, chooses the form,
- *           finds where the cap cuts, and writes the header.
- *   settle: a warp a tile, the last tile first, since its r′ may still be in the cache. Writes entries or bitmap, and takes the
+ *   survey: a warp a tile, or a block where bins are too long or too odd for that. Reads g and r once and writes G to r′; finds
+ *           the bins' maxima, and of every element whether it is sent and with which sign: two planes of bits.
+ *   weigh:  sums the maxima in the laid down order, and what is sent by units of tiles; a tensor's last block adds all up, chooses the
+ *           form, finds where the cap cuts, and writes the header.
+ *   settle: a warp a unit, the last unit first, since its r′ may still be in the cache. Writes entries or bitmap, and takes the
  *           scale off r′ where something was sent. */
 #include "codec/cuda_adacomp.h"
+#include "codec/cuda_adacomp_sum.h"
 
 /* Names of templates are the linker's business too: they stay in this file. */
 namespace
 {
-enum { BIN, FACTOR, CAP };
-enum { THREADS = 256, WARPS = THREADS / 32, CHUNK = THREADS * GW_OWN, MOST_BINS = 128 };
-enum { WEIGH_THREADS = 512, RUNS = 32 }; /* runs a block of weigh */
+enum { THREADS = 256, WARPS = THREADS / 32, TILE_WARPS = 2 };
+enum { RUNS = 8, PART = 1024 }; /* runs, and units, of a block of weigh */
 
 typedef struct state {
     uint32_t ticket, form;
@@ -23,407 +23,378 @@ typedef struct state {
     uint64_t kept;  /* elements sent */
 } state;
 
-/* The parts of the workspace. counts: of the elements of a tile that are sent how many are not their bin's first, and how
- * many in all; behind weigh, of the tiles before it. */
+/* The parts of the workspace. Of what is sent: of_tiles has how many are not their bin's first, and in the upper half how many in
+ * all; counts the same of the units before, in the unit's part; parts of the parts before. */
 typedef struct places {
     state *at;
     double *runs;
-    uint2 *counts; /* one more than tiles */
-    uint32_t *tops, *sent, *minus;
-    uint32_t tiles, n_runs;
+    uint2 *counts, *parts; /* of units; one more than parts */
+    uint32_t *of_tiles, *tops, *sent, *minus;
+    uint32_t tiles, units, n_parts, n_runs;
+    uint32_t weighers; /* blocks of weigh */
     uint64_t bins;
 } places;
 
-static places places_in(uint8_t *room, const gw_ada &s, uint64_t count, size_t *bytes)
+static __host__ __device__ inline uint32_t most_of(uint32_t a, uint32_t b)
+{
+    return a > b ? a : b;
+}
+
+static __host__ __device__ inline size_t aligned16(size_t bytes)
+{
+    return (bytes + 15) / 16 * 16;
+}
+
+static __host__ __device__ inline places places_in(uint8_t *room, const gw_ada &s, uint64_t count,
+                                                   size_t *bytes)
 {
     places p;
     p.tiles = gw_ada_tiles(count, s.tile);
+    p.units = (p.tiles + s.per - 1) / s.per;
+    p.n_parts = (p.units + PART - 1) / PART;
     p.bins = (count + s.bin - 1) / s.bin;
     p.n_runs = (uint32_t)((p.bins + GW_ADA_RUN - 1) / GW_ADA_RUN);
-    const size_t plane = (size_t)p.tiles * s.words, runs = 256, sent = runs + 8 * (size_t)p.n_runs;
-    const size_t sent_at = (sent + 15) / 16 * 16, counts = sent_at + 8 * plane;
-    const size_t tops = counts + 8 * ((size_t)p.tiles + 1);
+    p.weighers = most_of(p.n_parts, (p.n_runs + RUNS - 1) / RUNS);
+    const size_t plane = 4 * (size_t)p.tiles * s.words, runs = 256;
+    const size_t sent = runs + aligned16(8 * (size_t)p.n_runs), of_tiles = sent + 2 * plane;
+    const size_t counts = of_tiles + aligned16(4 * (size_t)p.tiles);
+    const size_t parts = counts + 8 * (size_t)p.units, tops = parts + 8 * ((size_t)p.n_parts + 1);
     p.at = (state *)room;
     p.runs = (double *)(room + runs);
-    p.sent = (uint32_t *)(room + sent_at);
-    p.minus = p.sent + plane;
+    p.sent = (uint32_t *)(room + sent);
+    p.minus = (uint32_t *)(room + sent + plane);
+    p.of_tiles = (uint32_t *)(room + of_tiles);
     p.counts = (uint2 *)(room + counts);
+    p.parts = (uint2 *)(room + parts);
     p.tops = (uint32_t *)(room + tops);
     *bytes = tops + 4 * (size_t)p.bins;
     return p;
 }
 
-/* ---- survey ---- */
-
-/* A tile, or a chunk of one that is a single long bin. */
-typedef struct work {
-    uint64_t at;
-    uint32_t m; /* elements */
-    int whole;  /* quads are aligned */
-} work;
-
-template <int FEEDBACK>
-GW_DEVICE void read_all(float g[GW_OWN], float G[GW_OWN], const gw_select_in &t, gw_dtype dtype,
-                        const work &w)
-{
-#pragma unroll
-    for (int q = 0; q < 4; q++) {
-        const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q), left = e < w.m ? w.m - e : 0;
-        gw_read_four(g + 4 * q, t.in, dtype, w.at + e, left, w.whole && left >= 4);
-        if (FEEDBACK) {
-            gw_read_four(G + 4 * q, t.residual, GW_F32, w.at + e, left, w.whole && left >= 4);
-        }
-    }
-#pragma unroll
-    for (int i = 0; i < GW_OWN; i++) {
-        G[i] = FEEDBACK ? g[i] + G[i] : g[i];
-    }
-}
-
-GW_DEVICE void write_all(const float G[GW_OWN], const gw_select_in &t, const work &w)
-{
-#pragma unroll
-    for (int q = 0; q < 4; q++) {
-        const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q), left = e < w.m ? w.m - e : 0;
-        gw_write_four(G + 4 * q, t.after, w.at + e, left, w.whole && left >= 4);
-    }
-}
-
-GW_DEVICE uint32_t magnitude(float x)
-{
-    return gw_bits(x) & GW_ABS_MASK;
-}
-
-GW_DEVICE uint32_t larger(uint32_t a, uint32_t b)
-{
-    return a > b ? a : b;
-}
-
-/* The maxima of a quad's bins, the first and, where the quad goes over its end, the next; of quads side by side first
- * among each other. */
-GW_DEVICE void top_quad(const float G[4], const gw_ada &s, uint32_t e, uint32_t m, uint32_t *tops)
-{
-    const uint32_t lane = threadIdx.x % 32, bin = gw_ada_bin_of(s, e), in = e - bin * s.bin;
-    const uint32_t left = s.bin - in;
-    uint32_t first = larger(larger(magnitude(G[0]), magnitude(G[1])),
-                            larger(magnitude(G[2]), magnitude(G[3]))),
-             next = 0;
-    if (__all_sync(0xFFFFFFFFu, left >= 4 * (32 - lane))) { /* one bin */
-        first = __reduce_max_sync(0xFFFFFFFFu, first);
-        if (lane == 0 && e < m) {
-            atomicMax(&tops[bin], first);
-        }
-        return;
-    }
-    if (left < 4) {
-        first = 0;
-#pragma unroll
-        for (uint32_t c = 0; c < 4; c++) {
-            const uint32_t a = magnitude(G[c]);
-            first = larger(first, c < left ? a : 0);
-            next = larger(next, c < left ? 0 : a);
-        }
-    }
-#pragma unroll
-    for (uint32_t d = 1; d < 32; d *= 2) {
-        const uint32_t other = __shfl_down_sync(0xFFFFFFFFu, first, (int)d);
-        first = larger(first, 4 * d < left && lane + d < 32 ? other : 0);
-    }
-    if ((lane == 0 || in < 4) && e < m) {
-        atomicMax(&tops[bin], first);
-    }
-    if (left < 4 && e + left < m) {
-        atomicMax(&tops[bin + 1], next);
-    }
-}
-
-GW_DEVICE void top_all(const float G[GW_OWN], const gw_ada &s, uint32_t m, uint32_t *tops)
-{
-    if (s.bin >= 4) {
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            top_quad(G + 4 * q, s, gw_quad_at<GW_IN_ROWS>(threadIdx.x, q), m, tops);
-        }
-        return;
-    }
-    for (int i = 0; i < GW_OWN; i++) {
-        const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, i / 4) + (uint32_t)i % 4;
-        if (e < m) {
-            atomicMax(&tops[gw_ada_bin_of(s, e)], magnitude(G[i]));
-        }
-    }
-}
-
-/* What a block of survey counts, in shared memory. */
-typedef struct tally {
-    uint32_t tops[MOST_BINS], used[MOST_BINS];
-    uint32_t chosen, non_empty;
-} tally;
-
-/* Which of a quad are sent, and which of these are negative: bits 0 to 3, and 16 to 19. */
-GW_DEVICE uint32_t mark_quad(const float G[4], const float g[4], const gw_ada &s, uint32_t e,
-                             uint32_t m, tally *shared)
-{
-    if (e >= m) {
-        return 0;
-    }
-    const uint32_t bin = gw_ada_bin_of(s, e), left = s.bin - (e - bin * s.bin);
-    const uint32_t top = gw_adacomp_limit(shared->tops[bin]);
-    uint32_t next = left < 4 && e + left < m ? gw_adacomp_limit(shared->tops[bin + 1]) : top;
-    uint32_t marks = 0;
-#pragma unroll
-    for (uint32_t c = 0; c < 4; c++) {
-        if (s.bin < 4 && e + c < m) {
-            next = gw_adacomp_limit(shared->tops[gw_ada_bin_of(s, e + c)]);
-        }
-        const uint32_t key = gw_adacomp_key(G[c], g[c], s.d) & GW_ABS_MASK;
-        marks |= (uint32_t)(key >= (c < left ? top : next)) << c;
-    }
-    for (uint32_t some = marks; some != 0; some &= some - 1) {
-        shared->used[gw_ada_bin_of(s, e + gw_lowest(some))] = 1;
-    }
-    if (marks != 0) { /* the sign of a key is that of G */
-#pragma unroll
-        for (uint32_t c = 0; c < 4; c++) {
-            marks |= (marks >> c & gw_bits(G[c]) >> 31) << (16 + c);
-        }
-    }
-    return marks;
-}
-
-/* Marks the thread's numbers; words of the planes. Returns how many are sent. */
-GW_DEVICE uint32_t mark_all(const float G[GW_OWN], const float g[GW_OWN], const gw_ada &s,
-                            uint32_t m, uint32_t words, uint32_t *sent, uint32_t *minus,
-                            tally *shared)
-{
-    const uint32_t lane = threadIdx.x % 32;
-    uint32_t chosen = 0;
-#pragma unroll
-    for (int q = 0; q < 4; q++) {
-        const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q);
-        const uint32_t marks = mark_quad(G + 4 * q, g + 4 * q, s, e, m, shared);
-        uint32_t yes = (marks & 15) << lane % 8 * 4, negative = marks >> 16 << lane % 8 * 4;
-        if (__any_sync(0xFFFFFFFFu, marks != 0)) {
-#pragma unroll
-            for (int d = 1; d < 8; d *= 2) {
-                yes |= __shfl_xor_sync(0xFFFFFFFFu, yes, d);
-                negative |= __shfl_xor_sync(0xFFFFFFFFu, negative, d);
-            }
-        }
-        if (lane % 8 == 0 && e / 32 < words) {
-            sent[e / 32] = yes;
-            minus[e / 32] = negative;
-            chosen += (uint32_t)__popc(yes);
-        }
-    }
-    return chosen;
-}
-
-GW_DEVICE void count_odd(const float G[GW_OWN], gw_cuda_result *result)
-{
-    uint64_t n = 0;
-#pragma unroll
-    for (int i = 0; i < GW_OWN; i++) {
-        n += magnitude(G[i]) >= GW_INF_BITS;
-    }
-    gw_count(&result->non_finite, n);
-}
-
-GW_DEVICE void add_chosen(uint32_t chosen, tally *shared)
-{
-    const uint32_t of_warp = __reduce_add_sync(0xFFFFFFFFu, chosen);
-    if (threadIdx.x % 32 == 0) {
-        atomicAdd(&shared->chosen, of_warp);
-    }
-}
-
-/* A single bin of more elements than a chunk: read twice, the second time for the most part from the cache. */
-template <int FEEDBACK>
-GW_DEVICE void survey_long(const gw_select_in &t, const gw_ada &s, gw_dtype dtype, uint64_t at,
-                           uint32_t m, const places &p, uint32_t tile, tally *shared)
-{
-    float g[GW_OWN], G[GW_OWN];
-    uint32_t top = 0, chosen = 0;
-    work w = {at, 0, 0};
-    for (uint32_t e = 0; e < m; e += CHUNK) {
-        w.at = at + e;
-        w.m = m - e < CHUNK ? m - e : (uint32_t)CHUNK;
-        read_all<FEEDBACK>(g, G, t, dtype, w);
-        for (int i = 0; i < GW_OWN; i++) {
-            top = larger(top, magnitude(G[i]));
-        }
-        count_odd(G, t.result);
-    }
-    atomicMax(&shared->tops[0], top);
-    __syncthreads();
-    /* a chunk of the bin is like a tile of one bin */
-    for (uint32_t e = 0; e < m; e += CHUNK) {
-        w.at = at + e;
-        w.m = m - e < CHUNK ? m - e : (uint32_t)CHUNK;
-        read_all<FEEDBACK>(g, G, t, dtype, w);
-        if (FEEDBACK) {
-            write_all(G, t, w);
-        }
-        const size_t plane = (size_t)tile * s.words + e / 32;
-        chosen += mark_all(G, g, s, w.m, s.words - e / 32, p.sent + plane, p.minus + plane, shared);
-    }
-    add_chosen(chosen, shared);
-}
-
-template <int N, int FEEDBACK>
-__global__ void __launch_bounds__(THREADS, 4)
-    survey_kernel(const __grid_constant__ gw_select_batch<gw_ada, places, N> batch)
-{
-    __shared__ tally shared;
-    uint32_t tile;
-    const gw_ada &s = batch.s;
-    const uint32_t which = gw_select_find(batch, &tile);
-    const gw_select_in &t = batch.tensor[which];
-    const places &p = batch.layout[which];
-    const uint64_t at = (uint64_t)tile * s.tile;
-    const uint32_t m = gw_span_left(t.count, at, s.tile), bins = (m + s.bin - 1) / s.bin;
-    if (threadIdx.x < MOST_BINS) {
-        shared.tops[threadIdx.x] = 0;
-        shared.used[threadIdx.x] = 0;
-    }
-    if (threadIdx.x == 0) {
-        shared.chosen = 0;
-        shared.non_empty = 0;
-        if (tile == 0) {
-            p.at->ticket = 0;
-        }
-    }
-    if (s.tile > CHUNK) {
-        __syncthreads();
-        survey_long<FEEDBACK>(t, s, batch.dtype, at, m, p, tile, &shared);
-    } else {
-        float g[GW_OWN], G[GW_OWN];
-        const work w = {at, m, s.tile % 4 == 0 && gw_quads_aligned(t, batch.dtype)};
-        read_all<FEEDBACK>(g, G, t, batch.dtype, w);
-        if (FEEDBACK) {
-            write_all(G, t, w);
-        }
-        __syncthreads();
-        top_all(G, s, m, shared.tops);
-        __syncthreads();
-        const size_t plane = (size_t)tile * s.words;
-        add_chosen(mark_all(G, g, s, m, s.words, p.sent + plane, p.minus + plane, &shared),
-                   &shared);
-        int odd = 0;
-        for (uint32_t b = threadIdx.x % 32; b < bins; b += 32) {
-            odd |= shared.tops[b] >= GW_INF_BITS;
-        }
-        if (__any_sync(0xFFFFFFFFu, odd)) {
-            count_odd(G, t.result);
-        }
-    }
-    __syncthreads();
-    if (threadIdx.x < bins) {
-        p.tops[(uint64_t)tile * (s.tile / s.bin) + threadIdx.x] = shared.tops[threadIdx.x];
-        if (shared.used[threadIdx.x] != 0) {
-            atomicAdd(&shared.non_empty, 1u);
-        }
-    }
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        p.counts[tile] = make_uint2(shared.chosen - shared.non_empty, shared.chosen);
-    }
-}
+#include "codec/cuda_adacomp_survey.h"
 
 #include "codec/cuda_adacomp_weigh.h"
 
 #include "codec/cuda_adacomp_settle.h"
 
-/* ---- the host's side ---- */
+/* ---- small tensors ---- */
 
-static gw_ada shape_of(const double *value)
+/* One to encode, and to decode, of a list; up to GW_ADA_SMALL elements. */
+typedef struct small_in {
+    const void *in;
+    const float *residual;
+    float *after;
+    uint8_t *payload;
+    gw_cuda_result *result;
+    uint8_t *room;
+    uint32_t count, bytes;
+} small_in;
+
+typedef struct small_out {
+    void *out;
+    gw_cuda_result *result;
+    uint32_t count, bytes, begin;
+    static constexpr uint8_t *room = NULL;
+} small_out;
+
+template <int N> struct small_ins {
+    gw_ada s;
+    gw_dtype dtype;
+    small_in tensor[N];
+};
+
+template <int N, int P> struct small_outs {
+    gw_ada s;
+    gw_dtype dtype;
+    uint32_t n, n_payloads, add, divisor;
+    small_out tensor[N];
+    gw_cuda_payload payload[P];
+};
+
+/* All three kernels' work on one tensor, by a block. */
+template <int N, int FEEDBACK, int ONE>
+__global__ void __launch_bounds__(THREADS, 4)
+    small_kernel(const __grid_constant__ small_ins<N> batch)
 {
-    gw_ada s = {};
-    s.bin = (uint32_t)value[BIN];
-    uint32_t per = CHUNK / s.bin;
-    per = per < 1 ? 1 : per > MOST_BINS ? (uint32_t)MOST_BINS : per;
-    per = per >= 8 ? per / 8 * 8 : per >= 4 ? 4 : per;
-    s.tile = per * s.bin;
-    s.words = (s.tile + 127) / 128 * 4;
-    s.width = s.bin <= 63 ? 1 : 2;
-    s.sign_at = s.width == 1 ? 6 : 14;
-    s.window_tile = s.bin < GW_SELECT_WINDOW ? GW_SELECT_WINDOW / s.bin * s.bin : s.bin;
-    s.d = (float)(value[FACTOR] - 1);
-    s.magic = ((1u << 28) + s.bin - 1) / s.bin;
-    return s;
+    GW_DYNAMIC_SHARED(shared); /* desks of survey, or benches of settle */
+    const small_in &i = batch.tensor[blockIdx.x];
+    const gw_select_in t = {i.in,    i.residual, i.after, i.payload, i.result, i.room,
+                            i.count, 0,          i.bytes, 0,         0};
+    const gw_ada &s = batch.s;
+    const uint32_t warp = threadIdx.x / 32;
+    size_t bytes;
+    const places p = places_in(i.room, s, i.count, &bytes);
+    for (uint32_t tile = warp; tile < p.tiles; tile += WARPS) {
+        survey_tile<FEEDBACK, ONE>(t, s, batch.dtype, p, tile, (desk *)shared + warp);
+        __syncwarp();
+    }
+    __syncthreads();
+    sum_runs(p, 0);
+    scan_part(p, s, 0);
+    __syncthreads();
+    conclude(t, s, p);
+    __syncthreads();
+    for (uint32_t unit = warp; unit < p.units; unit += WARPS) {
+        settle_unit<FEEDBACK>(t, s, p, unit, shared);
+        __syncwarp();
+    }
 }
+
+static int is_small(const gw_ada &s, uint64_t count)
+{
+    /* one block's runs and units */
+    return count <= GW_ADA_SMALL && s.per != 1 && count <= (uint64_t)RUNS * GW_ADA_RUN * s.bin;
+}
+
+/* ---- the host's side ---- */
 
 static size_t workspace(const double *value, gw_dtype dtype, size_t count, int feedback)
 {
     (void)dtype, (void)feedback;
-    const gw_ada s = shape_of(value);
-    size_t encoding = 0;
+    const gw_ada s = gw_ada_shape(value);
+    size_t encoding = 0, decoding = 0;
     (void)places_in(NULL, s, count, &encoding);
     const uint64_t bitmap = gw_cuda_ceil_div(count, 8);
     const uint64_t marks = s.width * gw_cuda_ceil_div(count, s.bin);
-    const uint64_t least = bitmap < marks ? bitmap : marks, cap = (uint64_t)value[CAP];
+    const uint64_t least = bitmap < marks ? bitmap : marks, cap = (uint64_t)value[GW_ADA_CAP];
     const uint64_t most = GW_ADA_HEADER + (cap == 0      ? 2 * bitmap
                                            : cap > least ? cap
                                                          : least); /* at least what is needed */
-    const gw_ada_tables t = gw_ada_tables_in(NULL, count, most, s.window_tile);
-    const size_t decoding =
-        4 * (size_t)GW_CUDA_MAX_PAYLOADS * (1 + (size_t)t.n_pieces + (size_t)t.n_tiles);
+    if (!is_small(s, count)) {
+        (void)gw_ada_tables_in(NULL, count, most, s.window_tile, &decoding);
+    }
     return encoding > decoding ? encoding : decoding;
 }
 
-struct run_encode {
-    const gw_cuda_call *call;
+enum { MOST_SMALL = 512, MOST_SMALL_OUTS = 200, MOST_SMALL_PAYLOADS = 1024 };
 
-    template <int N> void operator()(gw_select_part<gw_ada, places, N> &part) const
-    {
-        const gw_ada &s = part.batch.s;
-        void (*const survey)(gw_select_batch<gw_ada, places, N>) =
-            call->feedback ? survey_kernel<N, 1> : survey_kernel<N, 0>;
-        void (*const settle)(gw_select_batch<gw_ada, places, N>) =
-            call->feedback ? settle_kernel<N, 1> : settle_kernel<N, 0>;
-        const uint32_t tiles =
-            part.deal([&](uint64_t count) { return gw_ada_tiles(count, s.tile); });
-        GW_LAUNCH(survey, tiles, THREADS, 0, call->stream, part.batch);
-        const uint32_t parts = part.deal(
-            [&](uint64_t count) { return gw_ada_tiles(count, RUNS * GW_ADA_RUN * s.bin); });
-        GW_LAUNCH(weigh_kernel<N>, parts, WEIGH_THREADS, 0, call->stream, part.batch);
-        const uint32_t groups = part.deal(
-            [&](uint64_t count) { return (gw_ada_tiles(count, s.tile) + WARPS - 1) / WARPS; });
-        GW_LAUNCH(settle, groups, THREADS, WARPS * settle_bytes(s), call->stream, part.batch);
+/* Which tensors of a list go together in one launch, and their parts of the workspace. */
+typedef struct group {
+    size_t index[MOST_SMALL];
+    uint8_t *room[MOST_SMALL];
+    uint32_t n;
+} group;
+
+static uint64_t count_of(const gw_cuda_source &t)
+{
+    return t.in.count;
+}
+
+static uint64_t count_of(const gw_cuda_sink &t)
+{
+    return t.out.count;
+}
+
+/* run(group) for all tensors that are small, or for all that are not, up to `most` at a time. */
+template <class T, class F>
+static void in_groups(const gw_cuda_call *call, const gw_ada &s, const T *tensors, size_t n,
+                      int small, size_t most, F run)
+{
+    group g;
+    uint8_t *room = (uint8_t *)call->workspace.data;
+    g.n = 0;
+    for (size_t i = 0; i < n; i++) {
+        const uint64_t count = count_of(tensors[i]);
+        if (is_small(s, count) == small) {
+            g.index[g.n] = i;
+            g.room[g.n++] = room;
+        }
+        room += gw_cuda_aligned(workspace(call->value, call->dtype, count, 0));
+        if (g.n == most || (g.n != 0 && i + 1 == n)) {
+            run(g);
+            g.n = 0;
+        }
     }
-};
+}
 
-struct run_decode {
-    const gw_cuda_call *call;
-
-    template <class P> void operator()(P &part) const
-    {
-        typedef decltype(part.batch) B;
-        const B &batch = part.batch;
-        uint32_t i = 0;
-        const uint32_t pieces = part.deal([&](uint64_t count) {
-            return gw_ada_pieces(count, batch.tensor[i++].bytes) * batch.n_payloads;
-        });
-        GW_LAUNCH(gw_ada_count_kernel<B>, pieces, GW_ADA_THREADS, 0, call->stream, batch);
-        GW_LAUNCH(gw_ada_place_kernel<B>, pieces, GW_ADA_THREADS, 0, call->stream, batch);
-        const uint32_t tiles =
-            part.deal([&](uint64_t count) { return gw_ada_tiles(count, batch.s.window_tile); });
-        GW_LAUNCH(gw_ada_sum_kernel<B>, tiles, GW_ADA_THREADS, 0, call->stream, batch);
+/* Gives each tensor of a batch its blocks; returns how many there are. */
+template <class B, class F> static uint32_t deal(B &batch, F blocks)
+{
+    uint32_t all = 0;
+    for (uint32_t i = 0; i < batch.n; i++) {
+        batch.tensor[i].begin = all;
+        all += blocks(i);
     }
-};
+    return all;
+}
+
+template <int N>
+static void encode_group(const gw_ada &s, const gw_cuda_call *call, const gw_cuda_source *tensors,
+                         const group &g)
+{
+    typedef gw_select_batch<gw_ada, places, N> B;
+    typedef void (*kernel)(B);
+    B b;
+    b.s = s;
+    b.dtype = call->dtype;
+    b.n = g.n;
+    for (uint32_t i = 0; i < g.n; i++) {
+        const gw_cuda_source &t = tensors[g.index[i]];
+        size_t used;
+        b.tensor[i] = {t.in.data,
+                       t.residual,
+                       t.residual_after,
+                       (uint8_t *)t.payload,
+                       t.result,
+                       g.room[i],
+                       t.in.count,
+                       0,
+                       call->bytes[g.index[i]],
+                       0,
+                       0};
+        b.layout[i] = places_in(g.room[i], s, t.in.count, &used);
+    }
+    const int one = s.bins == 1, fed = call->feedback;
+    const kernel tiles = one ? (fed ? survey_tiles_kernel<N, 1, 1> : survey_tiles_kernel<N, 0, 1>)
+                             : (fed ? survey_tiles_kernel<N, 1, 0> : survey_tiles_kernel<N, 0, 0>);
+    const kernel blocks = fed ? survey_blocks_kernel<N, 1> : survey_blocks_kernel<N, 0>;
+    const kernel survey = s.per == 1 ? blocks : tiles;
+    const kernel settle = fed ? settle_kernel<N, 1> : settle_kernel<N, 0>;
+    const uint32_t warps = s.per == 1 ? 1u : (uint32_t)TILE_WARPS,
+                   threads = s.per == 1 ? (uint32_t)THREADS : 32 * warps;
+    const uint32_t tilings =
+        deal(b, [&](uint32_t i) { return (b.layout[i].tiles + warps - 1) / warps; });
+    GW_LAUNCH(survey, tilings, threads, 0, call->stream, b);
+    const uint32_t parts = deal(b, [&](uint32_t i) { return b.layout[i].weighers; });
+    GW_LAUNCH(weigh_kernel<N>, parts, THREADS, 0, call->stream, b);
+    const uint32_t benches = settle_warps(s);
+    const uint32_t groups =
+        deal(b, [&](uint32_t i) { return (b.layout[i].units + benches - 1) / benches; });
+    GW_LAUNCH(settle, groups, 32 * benches, 4 * benches * bench_words(s), call->stream, b);
+}
+
+static void encode_small(const gw_ada &s, const gw_cuda_call *call, const gw_cuda_source *tensors,
+                         const group &g)
+{
+    typedef small_ins<MOST_SMALL> B;
+    typedef void (*kernel)(B);
+    B b;
+    b.s = s;
+    b.dtype = call->dtype;
+    for (uint32_t i = 0; i < g.n; i++) {
+        const gw_cuda_source &t = tensors[g.index[i]];
+        b.tensor[i] = {
+            t.in.data, t.residual, t.residual_after,     (uint8_t *)t.payload,
+            t.result,  g.room[i],  (uint32_t)t.in.count, (uint32_t)call->bytes[g.index[i]]};
+    }
+    const int one = s.bins == 1, fed = call->feedback;
+    const kernel small =
+        one ? (fed ? small_kernel<MOST_SMALL, 1, 1> : small_kernel<MOST_SMALL, 0, 1>)
+            : (fed ? small_kernel<MOST_SMALL, 1, 0> : small_kernel<MOST_SMALL, 0, 0>);
+    const uint32_t desks = WARPS * (uint32_t)sizeof(desk), benches = 4 * WARPS * bench_words(s);
+    GW_LAUNCH(small, g.n, THREADS, most_of(desks, benches), call->stream, b);
+}
+
+/* What all batches of sinks begin with. */
+template <class B>
+static void begin_sinks(B &b, const gw_ada &s, const gw_cuda_call *call,
+                        const gw_cuda_sink *tensors, const group &g)
+{
+    const size_t n_payloads = tensors->n_payloads;
+    b.s = s;
+    b.dtype = call->dtype;
+    b.n = g.n;
+    b.n_payloads = (uint32_t)n_payloads;
+    b.add = tensors->how == GW_ADD;
+    b.divisor = tensors->divisor;
+    for (uint32_t i = 0; i < g.n; i++) {
+        for (size_t p = 0; p < n_payloads; p++) {
+            b.payload[i * n_payloads + p] = tensors[g.index[i]].payloads[p];
+        }
+    }
+}
+
+template <int FUSED, class B> static void launch_sums(B &b, const gw_cuda_call *call)
+{
+    const uint32_t tiles =
+        deal(b, [&](uint32_t i) { return gw_ada_tiles(b.tensor[i].count, b.s.window_tile); });
+    if (b.n_payloads == 1) {
+        GW_LAUNCH((gw_ada_sum_kernel<B, 1, FUSED>), tiles, GW_ADA_THREADS, 0, call->stream, b);
+    } else {
+        GW_LAUNCH((gw_ada_sum_kernel<B, GW_ADA_ABREAST, FUSED>), tiles, GW_ADA_THREADS, 0,
+                  call->stream, b);
+    }
+}
+
+template <int N, int P>
+static void decode_group(const gw_ada &s, const gw_cuda_call *call, const gw_cuda_sink *tensors,
+                         const group &g)
+{
+    typedef gw_select_sinks<gw_ada, N, P> B;
+    B b;
+    begin_sinks(b, s, call, tensors, g);
+    for (uint32_t i = 0; i < g.n; i++) {
+        const gw_cuda_sink &t = tensors[g.index[i]];
+        b.tensor[i] = {t.out.data, t.result, g.room[i], t.out.count, call->bytes[g.index[i]], 0};
+    }
+    const uint32_t blocks = deal(b, [&](uint32_t i) {
+        size_t size;
+        const gw_ada_tables t =
+            gw_ada_tables_in(NULL, b.tensor[i].count, b.tensor[i].bytes, s.window_tile, &size);
+        return (t.n_units + WARPS - 1) / WARPS * b.n_payloads;
+    });
+    GW_LAUNCH(gw_ada_count_kernel<B>, blocks, GW_ADA_THREADS, 0, call->stream, b);
+    const uint32_t payloads = deal(b, [&](uint32_t) { return b.n_payloads; });
+    GW_LAUNCH(gw_ada_place_kernel<B>, payloads, GW_ADA_PLACE_THREADS, 0, call->stream, b);
+    launch_sums<0>(b, call);
+}
+
+template <int N, int P>
+static void decode_small(const gw_ada &s, const gw_cuda_call *call, const gw_cuda_sink *tensors,
+                         const group &g)
+{
+    small_outs<N, P> b;
+    begin_sinks(b, s, call, tensors, g);
+    for (uint32_t i = 0; i < g.n; i++) {
+        const gw_cuda_sink &t = tensors[g.index[i]];
+        b.tensor[i].out = t.out.data;
+        b.tensor[i].result = t.result;
+        b.tensor[i].count = (uint32_t)t.out.count;
+        b.tensor[i].bytes = (uint32_t)call->bytes[g.index[i]];
+    }
+    launch_sums<1>(b, call);
+}
 
 static gw_status encode(const gw_cuda_call *call, const gw_cuda_source *tensors, size_t n,
                         gw_why *why)
 {
-    gw_select_encode(shape_of(call->value), call, tensors, n, workspace, places_in,
-                     run_encode{call});
+    const gw_ada s = gw_ada_shape(call->value);
+    in_groups(call, s, tensors, n, 1, MOST_SMALL,
+              [&](const group &g) { encode_small(s, call, tensors, g); });
+    in_groups(call, s, tensors, n, 0, GW_SELECT_LIST, [&](const group &g) {
+        if (g.n == 1) {
+            encode_group<1>(s, call, tensors, g);
+        } else {
+            encode_group<GW_SELECT_LIST>(s, call, tensors, g);
+        }
+    });
     return gw_cuda_launched(why, "adacomp");
 }
 
 static gw_status decode(const gw_cuda_call *call, const gw_cuda_sink *tensors, size_t n,
                         gw_why *why)
 {
-    gw_select_decode(shape_of(call->value), call, tensors, n, workspace, run_decode{call});
+    const gw_ada s = gw_ada_shape(call->value);
+    const size_t payloads = n != 0 ? tensors->n_payloads : 1;
+    const size_t small = MOST_SMALL_PAYLOADS / payloads, large = GW_SELECT_PAYLOADS / payloads;
+    if (payloads == 1) {
+        in_groups(call, s, tensors, n, 1, MOST_SMALL, [&](const group &g) {
+            decode_small<MOST_SMALL, MOST_SMALL>(s, call, tensors, g);
+        });
+    } else {
+        in_groups(call, s, tensors, n, 1, small < MOST_SMALL_OUTS ? small : (size_t)MOST_SMALL_OUTS,
+                  [&](const group &g) {
+                      decode_small<MOST_SMALL_OUTS, MOST_SMALL_PAYLOADS>(s, call, tensors, g);
+                  });
+    }
+    in_groups(call, s, tensors, n, 0, large < GW_SELECT_SINKS ? large : (size_t)GW_SELECT_SINKS,
+              [&](const group &g) {
+                  if (g.n == 1 && payloads <= 16) {
+                      decode_group<1, 16>(s, call, tensors, g);
+                  } else {
+                      decode_group<GW_SELECT_SINKS, GW_SELECT_PAYLOADS>(s, call, tensors, g);
+                  }
+              });
     return gw_cuda_launched(why, "adacomp");
 }
 

@@ -5,7 +5,7 @@ GW_DEVICE void sum_runs(const places &p, uint32_t part)
 {
     __shared__ uint32_t some[RUNS * (GW_ADA_RUN + 1)];
     const uint64_t first = (uint64_t)part * (RUNS * GW_ADA_RUN);
-    for (uint32_t i = threadIdx.x; i < RUNS * GW_ADA_RUN; i += WEIGH_THREADS) {
+    for (uint32_t i = threadIdx.x; i < RUNS * GW_ADA_RUN; i += THREADS) {
         some[i / GW_ADA_RUN * (GW_ADA_RUN + 1) + i % GW_ADA_RUN] =
             first + i < p.bins ? p.tops[first + i] : 0;
     }
@@ -45,7 +45,7 @@ GW_DEVICE double power_of_two(int exponent)
  * and their total tell, the order does not matter. */
 GW_DEVICE double sum_all(const places &p)
 {
-    __shared__ double partial[WEIGH_THREADS];
+    __shared__ double partial[THREADS];
     __shared__ int lowest, odd;
     const volatile double *runs = p.runs;
     double mine = 0;
@@ -54,7 +54,7 @@ GW_DEVICE double sum_all(const places &p)
         lowest = 2000;
         odd = 0;
     }
-    for (uint32_t i = threadIdx.x; i < p.n_runs; i += WEIGH_THREADS) {
+    for (uint32_t i = threadIdx.x; i < p.n_runs; i += THREADS) {
         const double r = runs[i];
         const int e = r > 0 ? lowest_exponent(r) : 2000;
         bad |= r < 0;
@@ -67,7 +67,7 @@ GW_DEVICE double sum_all(const places &p)
     if (bad) {
         odd = 1;
     }
-    for (uint32_t half = WEIGH_THREADS / 2; half > 0; half /= 2) {
+    for (uint32_t half = THREADS / 2; half > 0; half /= 2) {
         __syncthreads();
         if (threadIdx.x < half) {
             partial[threadIdx.x] += partial[threadIdx.x + half];
@@ -84,104 +84,167 @@ GW_DEVICE double sum_all(const places &p)
     return odd ? -1.0 : total;
 }
 
-/* What the scan of the tiles' counts finds. */
-typedef struct totals {
-    uint32_t extras, chosen; /* not the first of their bin; in all */
-    uint32_t cut[2];         /* the tile in which each form's room ends */
-} totals;
-
-/* Counts become counts of what is before. */
-GW_DEVICE void scan_tiles(const places &p, uint64_t spare, uint64_t holds, totals *out)
+/* What of a unit's elements is sent: those that are not their bin's first, and all. */
+GW_DEVICE uint2 count_unit(const places &p, const gw_ada &s, uint32_t unit)
 {
-    __shared__ uint32_t of_warps[2][WEIGH_THREADS / 32];
-    const uint32_t own = (p.tiles + WEIGH_THREADS - 1) / WEIGH_THREADS;
-    const uint64_t from = (uint64_t)threadIdx.x * own,
-                   stop = from + own < p.tiles ? from + own : p.tiles;
-    uint32_t extras = 0, chosen = 0, all_extras, all_chosen;
-    if (threadIdx.x == 0) {
-        out->cut[0] = out->cut[1] = p.tiles;
+    uint32_t sum = 0;
+    if (s.per == 1) {
+        sum = p.of_tiles[unit];
+    } else if ((unit + 1) * GW_ADA_WARP_TILES <= p.tiles) { /* 4096 at most, twice */
+        const uint4 *eight = (const uint4 *)(p.of_tiles + unit * GW_ADA_WARP_TILES);
+        const uint4 a = eight[0], b = eight[1];
+        sum = a.x + a.y + a.z + a.w + b.x + b.y + b.z + b.w;
+    } else {
+        for (uint32_t tile = unit * GW_ADA_WARP_TILES; tile < p.tiles; tile++) {
+            sum += p.of_tiles[tile];
+        }
     }
-#pragma unroll 8
-    for (uint64_t i = from; i < stop; i++) {
-        const uint2 c = p.counts[i];
-        extras += c.x;
-        chosen += c.y;
+    return make_uint2(sum & 0xFFFF, sum >> 16);
+}
+
+/* Counts of a part's units: of what is before in the part. Its total goes to parts[part + 1]. */
+GW_DEVICE void scan_part(const places &p, const gw_ada &s, uint32_t part)
+{
+    __shared__ uint32_t of_warps[2][WARPS];
+    enum { EACH = PART / THREADS };
+    const uint32_t first = part * PART + threadIdx.x * EACH;
+    uint2 own[EACH];
+    uint32_t extras = 0, chosen = 0, all_extras, all_chosen;
+#pragma unroll
+    for (uint32_t i = 0; i < EACH; i++) {
+        own[i] = first + i < p.units ? count_unit(p, s, first + i) : make_uint2(0, 0);
+        extras += own[i].x;
+        chosen += own[i].y;
     }
     uint32_t x = gw_block_before(extras, of_warps[0], &all_extras);
     uint32_t c = gw_block_before(chosen, of_warps[1], &all_chosen);
-    for (uint64_t i = from; i < stop; i++) {
-        const uint2 here = p.counts[i];
-        p.counts[i] = make_uint2(x, c);
-        if (x <= spare && x + here.x > spare) {
-            out->cut[0] = (uint32_t)i;
+#pragma unroll
+    for (uint32_t i = 0; i < EACH; i++) {
+        if (first + i < p.units) {
+            p.counts[first + i] = make_uint2(x, c);
         }
-        if (c <= holds && c + here.y > holds) {
-            out->cut[1] = (uint32_t)i;
-        }
-        x += here.x;
-        c += here.y;
+        x += own[i].x;
+        c += own[i].y;
     }
     if (threadIdx.x == 0) {
-        p.counts[p.tiles] = make_uint2(all_extras, all_chosen);
-        out->extras = all_extras;
-        out->chosen = all_chosen;
+        p.parts[part + 1] = make_uint2(all_extras, all_chosen);
     }
-    __syncthreads();
 }
 
-/* The first element of tile `tile` for which there is no room: behind `rest` that are not the first of their bin, or in
- * bitmaps behind `rest` of any kind. *before: elements sent before it. */
-GW_DEVICE uint64_t cut_in_tile(const places &p, const gw_ada &s, uint32_t tile, uint64_t rest,
-                               int bitmap, uint64_t *before)
+/* Parts' totals become counts of what is before each; the last is that of all. */
+GW_DEVICE uint2 scan_parts(const places &p)
 {
-    const uint32_t *sent = p.sent + (size_t)tile * s.words;
-    uint32_t last_bin = 0xFFFFFFFFu;
-    uint64_t n = p.counts[tile].y;
-    for (uint32_t w = 0; w < s.words; w++) {
-        for (uint32_t word = sent[w]; word != 0; word &= word - 1, n++) {
-            const uint32_t e = 32 * w + gw_lowest(word), bin = gw_ada_bin_of(s, e);
-            const int counts = bitmap || bin == last_bin;
-            if (counts && rest == 0) {
-                *before = n;
-                return (uint64_t)tile * s.tile + e;
+    __shared__ uint32_t of_warps[2][WARPS];
+    uint2 base = make_uint2(0, 0);
+    volatile uint32_t *parts = (volatile uint32_t *)p.parts;
+    for (uint32_t row = 0; row < p.n_parts; row += THREADS) {
+        const uint32_t part = row + threadIdx.x;
+        const int there = part < p.n_parts;
+        const uint32_t extras = there ? parts[2 * part + 2] : 0;
+        const uint32_t chosen = there ? parts[2 * part + 3] : 0;
+        uint2 all;
+        const uint32_t x = base.x + gw_block_before(extras, of_warps[0], &all.x) + extras;
+        const uint32_t c = base.y + gw_block_before(chosen, of_warps[1], &all.y) + chosen;
+        if (there) {
+            p.parts[part + 1] = make_uint2(x, c);
+        }
+        base = make_uint2(base.x + all.x, base.y + all.y);
+        __syncthreads();
+    }
+    if (threadIdx.x == 0) {
+        p.parts[0] = make_uint2(0, 0);
+    }
+    __syncthreads();
+    return base;
+}
+
+/* Elements sent before unit `unit`, and those of them that are not their bin's first. Behind the last unit: all. */
+GW_DEVICE uint2 before_unit(const places &p, uint32_t unit)
+{
+    const volatile uint32_t *parts = (const volatile uint32_t *)(p.parts + unit / PART);
+    if (unit >= p.units) {
+        const volatile uint32_t *all = (const volatile uint32_t *)(p.parts + p.n_parts);
+        return make_uint2(all[0], all[1]);
+    }
+    const volatile uint32_t *own = (const volatile uint32_t *)(p.counts + unit);
+    return make_uint2(parts[0] + own[0], parts[1] + own[1]);
+}
+
+/* The last unit before which no more than `most` stand: of any kind, or of those that are not their bin's first. */
+GW_DEVICE uint32_t unit_of_cut(const places &p, uint64_t most, int bitmap)
+{
+    uint32_t low = 0, high = p.units;
+    while (high - low > 1) {
+        const uint32_t middle = (low + high) / 2;
+        const uint2 before = before_unit(p, middle);
+        if ((bitmap ? before.y : before.x) <= most) {
+            low = middle;
+        } else {
+            high = middle;
+        }
+    }
+    return low;
+}
+
+/* The first element for which there is no room: behind `most` that are not the first of their bin, or in bitmaps behind `most` of
+ * any kind. *before: elements sent before it. */
+GW_DEVICE uint64_t find_cut(const places &p, const gw_ada &s, uint64_t most, int bitmap,
+                            uint64_t *before)
+{
+    const uint32_t unit = unit_of_cut(p, most, bitmap);
+    const uint2 here = before_unit(p, unit);
+    uint64_t rest = most - (bitmap ? here.y : here.x), n = here.y;
+    for (uint32_t tile = unit * s.per; tile < (unit + 1) * s.per && tile < p.tiles; tile++) {
+        const uint32_t *sent = p.sent + (size_t)tile * s.words;
+        uint32_t last_bin = 0xFFFFFFFFu;
+        for (uint32_t w = 0; w < s.words; w++) {
+            for (uint32_t word = sent[w]; word != 0; word &= word - 1, n++) {
+                const uint32_t e = 32 * w + gw_lowest(word), bin = gw_ada_bin_of(s, e);
+                const int counts = bitmap || bin == last_bin;
+                if (counts && rest == 0) {
+                    *before = n;
+                    return (uint64_t)tile * s.tile + e;
+                }
+                rest -= counts ? 1 : 0;
+                last_bin = bin;
             }
-            rest -= counts ? 1 : 0;
-            last_bin = bin;
         }
     }
     *before = n;
-    return (uint64_t)tile * s.tile + s.tile; /* not reached */
+    return (uint64_t)(unit + 1) * s.per * s.tile; /* not reached */
 }
 
 /* Form, cut and header, as `fit` of adacomp.c has it. By one thread. */
-GW_DEVICE void fit(const gw_select_in &t, const gw_ada &s, const places &p, const totals &all,
-                   double sum, uint64_t spare, uint64_t holds)
+GW_DEVICE void fit(const gw_select_in &t, const gw_ada &s, const places &p, uint32_t extras,
+                   uint32_t chosen, double sum)
 {
     const uint64_t room = t.bytes - GW_ADA_HEADER, bitmap = (t.count + 7) / 8;
-    const uint64_t size0 = (p.bins + all.extras) * s.width, size1 = bitmap + (all.chosen + 7) / 8;
+    const uint64_t size0 = (p.bins + extras) * s.width, size1 = bitmap + ((uint64_t)chosen + 7) / 8;
     const int can0 = room / s.width >= p.bins, can1 = room >= bitmap;
+    const uint64_t spare = can0 ? room / s.width - p.bins : 0;
+    const uint64_t holds = can1 ? 8 * (room - bitmap) : 0;
     state *at = p.at;
     uint32_t form = GW_ADA_ENTRIES;
-    uint64_t end = t.count, kept = all.chosen;
-    at->spare = all.extras;
+    uint64_t end = t.count, kept = chosen;
+    at->spare = extras;
     if (size0 <= room || size1 <= room) {
         form = size0 <= room && (size0 <= size1 || size1 > room) ? GW_ADA_ENTRIES : GW_ADA_BITMAP;
     } else {
         uint64_t holds0 = 0, end0 = 0, end1 = 0, before = 0;
         if (can0) {
-            end0 = cut_in_tile(p, s, all.cut[0], spare - p.counts[all.cut[0]].x, 0, &holds0);
+            end0 = find_cut(p, s, spare, 0, &holds0);
         }
         if (can1) {
-            end1 = cut_in_tile(p, s, all.cut[1], holds - p.counts[all.cut[1]].y, 1, &before);
+            end1 = find_cut(p, s, holds, 1, &before);
         }
         form = can0 && (!can1 || holds0 >= holds) ? GW_ADA_ENTRIES : GW_ADA_BITMAP;
         end = form == GW_ADA_ENTRIES ? end0 : end1;
         kept = form == GW_ADA_ENTRIES ? holds0 : holds;
         at->spare = spare;
-        t.result->held_back += all.chosen - kept;
+        t.result->held_back += chosen - kept;
     }
     const float scale = p.bins > 0 ? (float)(sum / (double)p.bins) : 0.0f;
-    const uint64_t entries = p.bins + (at->spare < all.extras ? at->spare : (uint64_t)all.extras);
+    const uint64_t entries = p.bins + (at->spare < extras ? at->spare : (uint64_t)extras);
     at->form = form;
     at->scale = scale;
     at->end = end;
@@ -193,39 +256,16 @@ GW_DEVICE void fit(const gw_select_in &t, const gw_ada &s, const places &p, cons
         GW_ADA_HEADER + (form == GW_ADA_BITMAP ? bitmap + (kept + 7) / 8 : entries * s.width);
 }
 
-template <int N>
-__global__ void __launch_bounds__(WEIGH_THREADS)
-    weigh_kernel(const __grid_constant__ gw_select_batch<gw_ada, places, N> batch)
+/* What follows from all parts and runs. By a block. */
+GW_DEVICE void conclude(const gw_select_in &t, const gw_ada &s, const places &p)
 {
-    __shared__ uint32_t is_last;
-    __shared__ totals all;
-    uint32_t part;
-    const gw_ada &s = batch.s;
-    const uint32_t which = gw_select_find(batch, &part);
-    const gw_select_in &t = batch.tensor[which];
-    const places &p = batch.layout[which];
-    const uint32_t parts = p.n_runs == 0 ? 1 : (p.n_runs + RUNS - 1) / RUNS;
-    sum_runs(p, part);
-    __threadfence();
-    __syncthreads();
-    if (threadIdx.x == 0) {
-        is_last = atomicAdd(&p.at->ticket, 1u) == parts - 1;
-    }
-    __syncthreads();
-    if (!is_last) {
-        return;
-    }
-    __threadfence();
     const double sum = sum_all(p);
-    const uint64_t room = t.bytes - GW_ADA_HEADER, bitmap = (t.count + 7) / 8;
-    const uint64_t spare = room / s.width >= p.bins ? room / s.width - p.bins : 0;
-    const uint64_t holds = room >= bitmap ? 8 * (room - bitmap) : 0;
-    scan_tiles(p, spare, holds, &all);
+    const uint2 all = scan_parts(p);
     if (threadIdx.x != 0) {
         return;
     }
     if (sum >= 0) {
-        fit(t, s, p, all, sum, spare, holds);
+        fit(t, s, p, all.x, all.y, sum);
         return;
     }
     p.at->form = GW_ADA_NON_FINITE;
@@ -233,4 +273,31 @@ __global__ void __launch_bounds__(WEIGH_THREADS)
     gw_leave_u32(t.payload + 4, GW_NAN_BITS);
     gw_leave_u64(t.payload + 8, 0);
     t.result->written = GW_ADA_HEADER;
+}
+
+template <int N>
+__global__ void __launch_bounds__(THREADS)
+    weigh_kernel(const __grid_constant__ gw_select_batch<gw_ada, places, N> batch)
+{
+    __shared__ uint32_t is_last;
+    uint32_t part;
+    const uint32_t which = gw_select_find(batch, &part);
+    const gw_select_in &t = batch.tensor[which];
+    const places &p = batch.layout[which];
+    if (part * RUNS < p.n_runs) {
+        sum_runs(p, part);
+    }
+    if (part < p.n_parts) {
+        scan_part(p, batch.s, part);
+    }
+    __threadfence();
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        is_last = atomicAdd(&p.at->ticket, 1u) == p.weighers - 1;
+    }
+    __syncthreads();
+    if (is_last) {
+        __threadfence();
+        conclude(t, batch.s, p);
+    }
 }
