@@ -6,10 +6,11 @@
 #include "codec/cuda_span.h"
 
 enum {
-    GW_SELECT_LIST = 128, /* tensors that one launch takes, to encode */
-    GW_SELECT_SINKS = 64, /* and to decode, with this many payloads among them */
-    GW_SELECT_PAYLOADS = 1024,
-    GW_SELECT_WINDOW = 8192 /* numbers that a block sums in shared memory */
+    GW_SELECT_ROOM = 32 * 1024 - 256, /* bytes of a launch's arguments that are for its tensors */
+    GW_SELECT_SINKS = 64,             /* tensors that one launch takes, to decode many payloads, */
+    GW_SELECT_PAYLOADS = 1024,        /* with this many among them */
+    GW_SELECT_FEW = 440,              /* and to decode few, with as many payloads */
+    GW_SELECT_WINDOW = 8192           /* numbers that a block sums in shared memory */
 };
 
 /* One tensor to encode. */
@@ -33,6 +34,11 @@ template <class S, class L, int N> struct gw_select_batch {
     uint32_t n;
     gw_select_in tensor[N];
     L layout[N];
+};
+
+/* Tensors that one launch takes, to encode. */
+template <class L> struct gw_select_list {
+    enum { N = GW_SELECT_ROOM / (sizeof(gw_select_in) + sizeof(L)) };
 };
 
 /* One tensor to decode. */
@@ -343,16 +349,18 @@ static inline void gw_select_encode(const S &shared, const gw_cuda_call *call,
                                     L (*lay_out)(uint8_t *, const S &, uint64_t, size_t *), F run,
                                     uint32_t point = UINT32_MAX)
 {
+    enum { N = gw_select_list<L>::N };
+    static_assert(sizeof(gw_select_batch<S, L, N>) <= 32764 - 64, "a launch's arguments");
     uint8_t *room = (uint8_t *)call->workspace.data;
     for (size_t i = 0; i < n;) {
-        const size_t m = n - i < GW_SELECT_LIST ? n - i : (size_t)GW_SELECT_LIST;
+        const size_t m = n - i < N ? n - i : (size_t)N;
         if (m == 1) {
             gw_select_part<S, L, 1> part(shared, call, tensors + i, call->bytes + i, m, room, need,
                                          lay_out, point);
             run(part);
         } else {
-            gw_select_part<S, L, GW_SELECT_LIST> part(shared, call, tensors + i, call->bytes + i, m,
-                                                      room, need, lay_out, point);
+            gw_select_part<S, L, N> part(shared, call, tensors + i, call->bytes + i, m, room, need,
+                                         lay_out, point);
             run(part);
         }
         for (size_t j = i; j < i + m; j++) {
@@ -368,14 +376,22 @@ static inline void gw_select_decode(const S &shared, const gw_cuda_call *call,
                                     const gw_cuda_sink *tensors, size_t n,
                                     size_t (*need)(const double *, gw_dtype, size_t, int), F run)
 {
+    static_assert(sizeof(gw_select_sinks<S, GW_SELECT_FEW, GW_SELECT_FEW>) <= 32764 - 64, "few");
+    static_assert(sizeof(gw_select_sinks<S, GW_SELECT_SINKS, GW_SELECT_PAYLOADS>) <= 32764, "many");
     uint8_t *room = (uint8_t *)call->workspace.data;
-    const size_t fit = n != 0 ? (size_t)GW_SELECT_PAYLOADS / tensors->n_payloads : 1;
-    const size_t most = fit < GW_SELECT_SINKS ? fit : (size_t)GW_SELECT_SINKS;
+    const size_t each = n != 0 ? tensors->n_payloads : 1;
+    const size_t some = GW_SELECT_FEW / each, fit = GW_SELECT_PAYLOADS / each;
+    const int few = some >= (fit < GW_SELECT_SINKS ? fit : (size_t)GW_SELECT_SINKS);
+    const size_t most = few ? some : fit < GW_SELECT_SINKS ? fit : (size_t)GW_SELECT_SINKS;
     for (size_t i = 0; i < n;) {
         const size_t m = n - i < most ? n - i : most;
-        if (m == 1 && tensors->n_payloads <= 16) {
+        if (m == 1 && each <= 16) {
             gw_select_sink_part<S, 1, 16> part(shared, call, tensors + i, call->bytes + i, m, room,
                                                need);
+            run(part);
+        } else if (few) {
+            gw_select_sink_part<S, GW_SELECT_FEW, GW_SELECT_FEW> part(
+                shared, call, tensors + i, call->bytes + i, m, room, need);
             run(part);
         } else {
             gw_select_sink_part<S, GW_SELECT_SINKS, GW_SELECT_PAYLOADS> part(
