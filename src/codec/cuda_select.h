@@ -119,6 +119,12 @@ GW_DEVICE uint32_t gw_lowest(uint32_t word)
     return (uint32_t)__ffs((int)word) - 1;
 }
 
+/* The sum of a word's bytes. */
+GW_DEVICE uint32_t gw_sum_bytes(uint32_t word)
+{
+    return __dp4a(word, 0x01010101u, 0u);
+}
+
 /* Numbers of bytes that may have any alignment, least significant first. */
 GW_DEVICE uint32_t gw_there_u32(const uint8_t *p)
 {
@@ -192,28 +198,15 @@ template <int FEEDBACK>
 GW_DEVICE void gw_select_read(float G[GW_OWN], const gw_select_in &t, gw_dtype dtype, uint64_t at,
                               uint32_t m)
 {
-    const int whole = gw_quads_aligned(t, dtype);
-#pragma unroll
-    for (int q = 0; q < 4; q++) {
-        const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q), left = e < m ? m - e : 0;
-        gw_read_four(G + 4 * q, t.in, dtype, at + e, left, whole && left >= 4);
-    }
+    gw_read_quads<GW_IN_ROWS>(G, t.in, dtype, at, m, GW_TILE);
     if (FEEDBACK) {
         float r[GW_OWN];
+        gw_read_quads<GW_IN_ROWS>(r, t.residual, GW_F32, at, m, GW_TILE);
 #pragma unroll
-        for (int q = 0; q < 4; q++) {
-            const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q), left = e < m ? m - e : 0;
-            gw_read_four(r + 4 * q, t.residual, GW_F32, at + e, left, whole && left >= 4);
+        for (int i = 0; i < GW_OWN; i++) {
+            G[i] = G[i] + r[i];
         }
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q), left = e < m ? m - e : 0;
-#pragma unroll
-            for (int c = 0; c < 4; c++) {
-                G[4 * q + c] = G[4 * q + c] + r[4 * q + c];
-            }
-            gw_write_four(G + 4 * q, t.after, at + e, left, whole && left >= 4);
-        }
+        gw_write_quads<GW_IN_ROWS>(G, t.after, GW_F32, at, m, GW_TILE);
     }
 }
 
