@@ -221,31 +221,89 @@ GW_DEVICE uint64_t gw_payload_size(const gw_cuda_payload &p, uint64_t least, uin
     return *status == GW_OK ? size : 0;
 }
 
+/* How many whole quads of a window of m numbers can be moved by 16 bytes: all, or none. */
+GW_DEVICE uint32_t gw_window_quads(const float *sum, const void *out, gw_dtype dtype, uint64_t at,
+                                   uint32_t m)
+{
+    const int wide =
+        dtype == GW_F32 && gw_aligned_to((const float *)out + at, 16) && gw_aligned_to(sum, 16);
+    return wide ? m / 4 : 0;
+}
+
 /* m sums of shared memory over the divisor, counted if not finite, and written from element `at` on. */
 template <class B>
 GW_DEVICE void gw_write_window(const float *sum, const B &batch, const gw_select_out &t,
                                uint64_t at, uint32_t m)
 {
-    const uint32_t by = batch.divisor;
+    const uint32_t by = batch.divisor, n = gw_window_quads(sum, t.out, batch.dtype, at, m);
     const int exact = (by & (by - 1)) == 0;
     const float factor = 1 / (float)by;
-    uint64_t bad = 0;
-    for (uint32_t i = threadIdx.x; i < m; i += blockDim.x) {
-        const float x = exact ? sum[i] * factor : sum[i] / (float)by;
+    uint32_t bad = 0;
+    const auto over = [&](float x) {
+        x = exact ? x * factor : x / (float)by;
         bad += (gw_bits(x) & GW_ABS_MASK) >= GW_INF_BITS;
-        gw_put_one(t.out, batch.dtype, at + i, x);
+        return x;
+    };
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+        const float4 x = ((const float4 *)sum)[i];
+        __stcs((float4 *)((float *)t.out + at) + i,
+               make_float4(over(x.x), over(x.y), over(x.z), over(x.w)));
+    }
+#pragma unroll 4
+    for (uint32_t i = 4 * n + threadIdx.x; i < m; i += blockDim.x) {
+        gw_put_one(t.out, batch.dtype, at + i, over(sum[i]));
     }
     gw_count(&t.result->non_finite, bad);
 }
 
-/* What the sums begin with. */
+/* What the sums begin with: there when gw_copies_done and a barrier have been passed. */
+template <class B>
+GW_DEVICE void gw_start_window(float *sum, const B &batch, const gw_select_out &t, uint64_t at,
+                               uint32_t m)
+{
+    const uint32_t n = gw_window_quads(sum, t.out, batch.dtype, at, m);
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+        if (batch.add) {
+            gw_copy16((float4 *)sum + i, (const float4 *)((const float *)t.out + at) + i);
+        } else {
+            ((float4 *)sum)[i] = make_float4(0, 0, 0, 0);
+        }
+    }
+#pragma unroll 4
+    for (uint32_t i = 4 * n + threadIdx.x; i < m; i += blockDim.x) {
+        sum[i] = batch.add ? gw_one(t.out, batch.dtype, at + i) : 0.0f;
+    }
+}
+
+/* There when a barrier has been passed. */
 template <class B>
 GW_DEVICE void gw_begin_window(float *sum, const B &batch, const gw_select_out &t, uint64_t at,
                                uint32_t m)
 {
-    for (uint32_t i = threadIdx.x; i < m; i += blockDim.x) {
-        sum[i] = batch.add ? gw_one(t.out, batch.dtype, at + i) : 0.0f;
+    gw_start_window(sum, batch, t, at, m);
+    gw_copies_done();
+}
+
+/* Entries of several payloads on their way to a window: where, from the window's first number on, and what. Those of one payload
+ * have different places, those of different payloads are added in order. */
+enum { GW_STAGE = 2048, GW_STAGE_NOWHERE = 0xFFFF };
+typedef struct gw_stage {
+    uint16_t at[GW_STAGE];
+    float value[GW_STAGE];
+} gw_stage;
+
+/* n entries of one payload; `set`: in place of what is there. By all threads, a barrier behind it. */
+GW_DEVICE void gw_add_stage(float *sum, const gw_stage &stage, uint32_t from, uint32_t n, int set)
+{
+    for (uint32_t i = from + threadIdx.x; i < from + n; i += blockDim.x) {
+        const uint32_t at = stage.at[i];
+        if (at != GW_STAGE_NOWHERE) {
+            sum[at] = set ? stage.value[i] : sum[at] + stage.value[i];
+        }
     }
+    __syncthreads();
 }
 
 GW_DEVICE void gw_spoil_window(float *sum, uint32_t m)

@@ -161,46 +161,113 @@ GW_DEVICE uint64_t stratum_of(const gw_strata &s, uint64_t i)
     return i < border ? i / (s.size + 1) : s.longer + (i - border) / s.size;
 }
 
+/* A window of the output, and the strata that may have an element in it. */
+typedef struct window {
+    uint64_t at, kept, count, first;
+    uint32_t m, n;
+    int natural;
+} window;
+
+/* Stratum w.first + i of a payload: where its element is in the window, and its value. 0: it has none. */
+GW_DEVICE int read_entry(const window &w, const uint8_t *payload, const gw_strata &s, uint32_t i,
+                         uint32_t *at, float *v)
+{
+    const uint64_t j = w.first + i, e = gw_strata_element(&s, j);
+    *at = e >= w.at && e - w.at < w.m ? (uint32_t)(e - w.at) : (uint32_t)GW_STAGE_NOWHERE;
+    return gw_values_get(payload + KEY_BYTES, w.natural, j, v);
+}
+
+/* k payloads that fit the stage together, by all threads. */
+GW_DEVICE int add_staged(float *sum, gw_stage &stage, const window &w,
+                         const gw_cuda_payload *payload, uint32_t k, int set)
+{
+    int sound = 1;
+    for (uint32_t i = threadIdx.x; i < k * w.n; i += THREADS) {
+        const uint32_t p = i / w.n;
+        const uint8_t *bytes = (const uint8_t *)payload[p].bytes;
+        const gw_strata s = gw_strata_of(gw_there_u64(bytes), w.kept, w.count);
+        uint32_t at;
+        sound &= read_entry(w, bytes, s, i - p * w.n, &at, &stage.value[i]);
+        stage.at[i] = (uint16_t)at;
+    }
+    gw_copies_done();
+    __syncthreads();
+    for (uint32_t p = 0; p < k; p++) {
+        gw_add_stage(sum, stage, p * w.n, w.n, p == 0 && set);
+    }
+    return sound;
+}
+
+/* One payload of many entries. */
+GW_DEVICE int add_straight(float *sum, const window &w, const uint8_t *payload, int set)
+{
+    const gw_strata s = gw_strata_of(gw_there_u64(payload), w.kept, w.count);
+    int sound = 1;
+    gw_copies_done();
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < w.n; i += THREADS) {
+        uint32_t at;
+        float v;
+        sound &= read_entry(w, payload, s, i, &at, &v);
+        if (at != GW_STAGE_NOWHERE) {
+            sum[at] = set ? v : sum[at] + v;
+        }
+    }
+    __syncthreads();
+    return sound;
+}
+
 template <class B>
 __global__ void __launch_bounds__(THREADS) sum_kernel(const __grid_constant__ B batch)
 {
-    __shared__ float sum[GW_SELECT_WINDOW];
+    alignas(16) __shared__ float sum[GW_SELECT_WINDOW];
+    __shared__ gw_stage stage;
     __shared__ uint32_t unsound;
     uint32_t number;
     const uint32_t index = gw_select_find(batch, &number);
     const gw_select_out &t = batch.tensor[index];
-    const uint64_t at = (uint64_t)number * GW_SELECT_WINDOW;
-    const uint32_t m = gw_span_left(t.count, at, GW_SELECT_WINDOW);
-    const uint64_t kept = gw_kept_of(batch.s.density, t.count);
-    gw_begin_window(sum, batch, t, at, m);
-    for (uint32_t p = 0; p < batch.n_payloads && m != 0; p++) {
-        const uint8_t *payload = (const uint8_t *)batch.payload[index * batch.n_payloads + p].bytes;
-        const gw_strata s = gw_strata_of(gw_there_u64(payload), kept, t.count);
-        const uint64_t end = stratum_of(s, at + m - 1) + 1;
+    const gw_cuda_payload *payload = batch.payload + index * batch.n_payloads;
+    window w;
+    w.at = (uint64_t)number * GW_SELECT_WINDOW;
+    w.m = gw_span_left(t.count, w.at, GW_SELECT_WINDOW);
+    if (w.m == 0) {
+        return; /* an empty tensor */
+    }
+    w.kept = gw_kept_of(batch.s.density, t.count);
+    w.count = t.count;
+    w.natural = batch.s.natural;
+    const gw_strata s = gw_strata_of(0, w.kept, t.count);
+    w.first = stratum_of(s, w.at);
+    w.n = (uint32_t)(stratum_of(s, w.at + w.m - 1) + 1 - w.first);
+    gw_start_window(sum, batch, t, w.at, w.m);
+    if (threadIdx.x == 0) {
+        unsound = 0;
+    }
+    __syncthreads();
+    int sound = 1;
+    for (uint32_t p = 0, k; p < batch.n_payloads; p += k) {
+        const uint32_t left = batch.n_payloads - p, fit = GW_STAGE / w.n;
+        const int set = p == 0 && !batch.add;
+        k = fit < left ? fit : left;
+        if (k != 0) {
+            sound &= add_staged(sum, stage, w, payload + p, k, set);
+        } else {
+            k = 1;
+            sound &= add_straight(sum, w, (const uint8_t *)payload[p].bytes, set);
+        }
+    }
+    if (!sound) {
+        atomicOr(&unsound, 1u);
+    }
+    __syncthreads();
+    if (unsound != 0) {
+        gw_spoil_window(sum, w.m);
         if (threadIdx.x == 0) {
-            unsound = 0;
-        }
-        __syncthreads();
-        for (uint64_t j = stratum_of(s, at) + threadIdx.x; j < end; j += THREADS) {
-            const uint64_t i = gw_strata_element(&s, j);
-            float v;
-            if (!gw_values_get(payload + KEY_BYTES, batch.s.natural, j, &v)) {
-                unsound = 1;
-            }
-            if (i >= at && i - at < m) {
-                sum[i - at] = p == 0 && !batch.add ? v : sum[i - at] + v;
-            }
-        }
-        __syncthreads();
-        if (unsound != 0) {
-            gw_spoil_window(sum, m);
-            if (threadIdx.x == 0) {
-                gw_blame(t.result, GW_ERR_CORRUPT);
-            }
+            gw_blame(t.result, GW_ERR_CORRUPT);
         }
         __syncthreads();
     }
-    gw_write_window(sum, batch, t, at, m);
+    gw_write_window(sum, batch, t, w.at, w.m);
 }
 
 /* ---- the host's side ---- */

@@ -300,8 +300,9 @@ static size_t workspace(const double *value, gw_dtype dtype, size_t count, int f
     size_t encoding = 0;
     (void)plan_of(NULL, s, count, &encoding);
     const gw_topk_tables t = gw_topk_tables_in(NULL, gw_topk_list(s, count), count);
-    const size_t decoding =
+    const size_t tables =
         4 * (size_t)GW_CUDA_MAX_PAYLOADS * (1 + (size_t)t.n_pieces + (size_t)t.n_windows);
+    const size_t decoding = gw_topk_is_short(s, count) ? 0 : tables;
     return encoding > decoding ? encoding : decoding;
 }
 
@@ -354,10 +355,13 @@ struct run_decode {
         typedef decltype(part.batch) B;
         const B &batch = part.batch;
         const uint32_t pieces = part.deal([&](uint64_t count) {
-            return gw_topk_pieces(gw_topk_list(batch.s, count)) * batch.n_payloads;
+            const uint32_t each = gw_topk_pieces(gw_topk_list(batch.s, count));
+            return gw_topk_is_short(batch.s, count) ? 0 : each * batch.n_payloads;
         });
-        GW_LAUNCH(gw_topk_count_kernel<B>, pieces, GW_TOPK_THREADS, 0, call->stream, batch);
-        GW_LAUNCH(gw_topk_place_kernel<B>, pieces, GW_TOPK_THREADS, 0, call->stream, batch);
+        if (pieces != 0) {
+            GW_LAUNCH(gw_topk_count_kernel<B>, pieces, GW_TOPK_THREADS, 0, call->stream, batch);
+            GW_LAUNCH(gw_topk_place_kernel<B>, pieces, GW_TOPK_THREADS, 0, call->stream, batch);
+        }
         const uint32_t windows = part.deal(gw_topk_windows);
         GW_LAUNCH(gw_topk_sum_kernel<B>, windows, GW_TOPK_THREADS, 0, call->stream, batch);
     }
