@@ -159,6 +159,15 @@ GW_DEVICE void find_tiles(entries &e, const places &p, const wanted &w, uint32_t
     *end = range[1] * per < p.n_tiles ? range[1] * per : p.n_tiles;
 }
 
+/* Entry j: its index and bits. */
+GW_DEVICE void put_entry(entries &e, const wanted &w, uint64_t j, uint2 item)
+{
+    e.index[EARLIER + (uint32_t)(j - w.first)] = item.x;
+    if (j >= w.first && j - w.first < GW_VALUES_RUN) {
+        e.value[j - w.first] = gw_float(item.y);
+    }
+}
+
 /* One row of a tile's numbers: those chosen and wanted go to shared memory. before: of the list and of ties. */
 GW_DEVICE uint2 put_row(entries &e, const wanted &w, uint2 item, int there, uint2 before)
 {
@@ -169,10 +178,7 @@ GW_DEVICE uint2 put_row(entries &e, const wanted &w, uint2 item, int there, uint
     const uint32_t all = __ballot_sync(0xFFFFFFFFu, chosen);
     const uint64_t j = before.x + (uint64_t)__popc(all & below);
     if (chosen && j >= w.from && j < w.to) {
-        e.index[EARLIER + (uint32_t)(j - w.first)] = item.x;
-        if (j >= w.first && j - w.first < GW_VALUES_RUN) {
-            e.value[j - w.first] = gw_float(item.y);
-        }
+        put_entry(e, w, j, item);
     }
     return make_uint2(before.x + (uint32_t)__popc(all), before.y + (uint32_t)__popc(equal));
 }
@@ -225,24 +231,72 @@ GW_DEVICE void put_tiles(entries &e, const gw_select_in &t, const places &p, gw_
     }
 }
 
-template <int N>
-__global__ void __launch_bounds__(GW_VALUES_THREADS, 1)
-    write_kernel(const __grid_constant__ gw_select_batch<gw_topk, plan, N> batch)
+/* The entries of run number `number` that its bytes need, to shared memory. */
+GW_DEVICE wanted wanted_of(const places &p, uint32_t number)
 {
-    __shared__ entries e;
-    uint32_t number, begin, end;
-    const uint32_t which = gw_select_find(batch, &number);
-    const gw_select_in &t = batch.tensor[which];
-    const places p = places_of(t.room, batch.layout[which]);
     wanted w;
     w.c = next_cell(p, DIGITS);
     w.first = (uint64_t)number * GW_VALUES_RUN;
     w.from = w.first < EARLIER ? 0 : w.first - EARLIER;
     w.to = w.first + GW_VALUES_RUN + 1 < p.kept ? w.first + GW_VALUES_RUN + 1 : p.kept;
-    find_tiles(e, p, w, &begin, &end);
+    return w;
+}
+
+GW_DEVICE void fetch_run(entries &e, const gw_select_in &t, const places &p, gw_dtype dtype,
+                         const wanted &w)
+{
     enum { STEP = GW_VALUES_THREADS / 32 };
+    uint32_t begin, end;
+    find_tiles(e, p, w, &begin, &end);
     for (uint32_t tile = begin + threadIdx.x / 32; tile < end; tile += 32 * STEP) {
-        put_tiles(e, t, p, batch.dtype, w, tile, STEP, end);
+        put_tiles(e, t, p, dtype, w, tile, STEP, end);
+    }
+}
+
+/* Of a whole tensor with feedback all runs are fetched before one of them changes r', out of which they come: the entries go to
+ * the candidates' place. */
+GW_DEVICE int is_fetched(const gw_select_in &t, const cell &c)
+{
+    return c.whole != 0 && t.after != NULL;
+}
+
+template <int N>
+__global__ void __launch_bounds__(GW_VALUES_THREADS, 1)
+    fetch_kernel(const __grid_constant__ gw_select_batch<gw_topk, plan, N> batch)
+{
+    __shared__ entries e;
+    uint32_t number;
+    const uint32_t which = gw_select_find(batch, &number);
+    const gw_select_in &t = batch.tensor[which];
+    const places p = places_of(t.room, batch.layout[which]);
+    const wanted w = wanted_of(p, number);
+    if (!is_fetched(t, w.c)) {
+        return;
+    }
+    fetch_run(e, t, p, batch.dtype, w);
+    __syncthreads();
+    for (uint32_t i = threadIdx.x; i < GW_VALUES_RUN && w.first + i < p.kept;
+         i += GW_VALUES_THREADS) {
+        p.candidate[w.first + i] = make_uint2(e.index[EARLIER + i], gw_bits(e.value[i]));
+    }
+}
+
+template <int N>
+__global__ void __launch_bounds__(GW_VALUES_THREADS, 1)
+    write_kernel(const __grid_constant__ gw_select_batch<gw_topk, plan, N> batch)
+{
+    __shared__ entries e;
+    uint32_t number;
+    const uint32_t which = gw_select_find(batch, &number);
+    const gw_select_in &t = batch.tensor[which];
+    const places p = places_of(t.room, batch.layout[which]);
+    const wanted w = wanted_of(p, number);
+    if (is_fetched(t, w.c)) {
+        for (uint64_t j = w.from + threadIdx.x; j < w.to; j += GW_VALUES_THREADS) {
+            put_entry(e, w, j, p.candidate[j]);
+        }
+    } else {
+        fetch_run(e, t, p, batch.dtype, w);
     }
     put_run(e, t, batch.s, batch.dtype, number);
 }

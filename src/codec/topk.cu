@@ -4,6 +4,7 @@
  *            in any order, so a table says where each one's candidates are.
  *   digit:   up to three times: the next bits of the k-th magnitude, by a histogram of the candidates
  *   count:   how many each tile has of the chosen
+ *   fetch:   with feedback, if there are no candidates: the chosen, before r′ changes
  *   write:   the chosen in order of index, 4096 a block: values, indices, and r′ of them
  * Where the sample misled, all numbers take the candidates' place; nothing of this is known to the host. Tensors that a block
  * can hold are done by one kernel instead. */
@@ -115,7 +116,9 @@ static plan plan_of(uint8_t *room, const gw_topk &s, uint64_t count, size_t *byt
         l.room = most < count ? most : count;
     }
     const places p = places_of(NULL, l);
-    *bytes = is_small(s, count) ? 0 : (size_t)(uintptr_t)(p.candidate + l.room);
+    *bytes = is_small(s, count)
+                 ? 0
+                 : (size_t)(uintptr_t)(p.candidate + (l.room > l.kept ? l.room : l.kept));
     return l;
 }
 
@@ -343,6 +346,9 @@ struct run_encode {
         blocks = if_large([&](uint64_t count) {
             return gw_tiles_of(gw_kept_of(s.density, count), GW_VALUES_RUN);
         });
+        if (call->feedback) {
+            GW_LAUNCH(fetch_kernel<N>, blocks, GW_VALUES_THREADS, 0, call->stream, part.batch);
+        }
         GW_LAUNCH(write_kernel<N>, blocks, GW_VALUES_THREADS, 0, call->stream, part.batch);
     }
 };
