@@ -238,10 +238,10 @@ GW_DEVICE void gw_write_window(const float *sum, const B &batch, const gw_select
     const uint32_t by = batch.divisor, n = gw_window_quads(sum, t.out, batch.dtype, at, m);
     const int exact = (by & (by - 1)) == 0;
     const float factor = 1 / (float)by;
-    uint32_t bad = 0;
+    float all = 0; /* NaN if one is not finite */
     const auto over = [&](float x) {
         x = exact ? x * factor : x / (float)by;
-        bad += (gw_bits(x) & GW_ABS_MASK) >= GW_INF_BITS;
+        all = fmaf(x, 0.0f, all);
         return x;
     };
 #pragma unroll 4
@@ -254,7 +254,18 @@ GW_DEVICE void gw_write_window(const float *sum, const B &batch, const gw_select
     for (uint32_t i = 4 * n + threadIdx.x; i < m; i += blockDim.x) {
         gw_put_one(t.out, batch.dtype, at + i, over(sum[i]));
     }
-    gw_count(&t.result->non_finite, bad);
+    if (all != all) {
+        uint32_t bad = 0;
+        for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+            for (uint32_t c = 0; c < 4; c++) {
+                bad += (gw_bits(over(sum[4 * i + c])) & GW_ABS_MASK) >= GW_INF_BITS;
+            }
+        }
+        for (uint32_t i = 4 * n + threadIdx.x; i < m; i += blockDim.x) {
+            bad += (gw_bits(over(sum[i])) & GW_ABS_MASK) >= GW_INF_BITS;
+        }
+        gw_count(&t.result->non_finite, bad);
+    }
 }
 
 /* What the sums begin with: there when gw_copies_done and a barrier have been passed. */
@@ -294,16 +305,19 @@ typedef struct gw_stage {
     float value[GW_STAGE];
 } gw_stage;
 
-/* n entries of one payload; `set`: in place of what is there. By all threads, a barrier behind it. */
-GW_DEVICE void gw_add_stage(float *sum, const gw_stage &stage, uint32_t from, uint32_t n, int set)
+/* n entries of one payload; `set`: in place of what is there. By all threads, a barrier behind it. 0: their places do not ascend. */
+GW_DEVICE int gw_add_stage(float *sum, const gw_stage &stage, uint32_t from, uint32_t n, int set)
 {
+    int ascend = 1;
     for (uint32_t i = from + threadIdx.x; i < from + n; i += blockDim.x) {
-        const uint32_t at = stage.at[i];
+        const uint32_t at = stage.at[i], last = i > from ? stage.at[i - 1] : 0;
         if (at != GW_STAGE_NOWHERE) {
+            ascend &= i == from || last < at || last == GW_STAGE_NOWHERE;
             sum[at] = set ? stage.value[i] : sum[at] + stage.value[i];
         }
     }
     __syncthreads();
+    return ascend;
 }
 
 GW_DEVICE void gw_spoil_window(float *sum, uint32_t m)

@@ -134,12 +134,15 @@ GW_DEVICE void gw_topk_place_word(const gw_topk_piece &w, uint32_t ones, uint32_
 {
     const uint32_t l = w.list.low_bits, step = l < GW_TOPK_LOG ? GW_TOPK_LOG - l : 0;
     uint32_t zeros = ~w.word & gw_bits_below(w.n);
-    const uint64_t first = w.bit - ones, last = first + (uint32_t)__popc(zeros);
-    if (first >> step == last >> step) {
-        return;
-    }
-    for (uint64_t z = first + 1; zeros != 0; zeros &= zeros - 1, z++) {
-        gw_topk_place(w, z, ones + gw_lowest(zeros) - (uint32_t)(z - 1 - first), starts);
+    const uint32_t n = (uint32_t)__popc(zeros);
+    const uint64_t first = w.bit - ones;
+    uint32_t z = 1; /* of this word's, the first that a window may begin behind */
+    for (uint32_t want = (uint32_t)((((first >> step) + 1) << step) - first); want <= n;
+         want += 1u << step) {
+        for (; z < want; z++) {
+            zeros &= zeros - 1;
+        }
+        gw_topk_place(w, first + z, ones + gw_lowest(zeros) + 1 - z, starts);
     }
 }
 
@@ -168,16 +171,23 @@ __global__ void __launch_bounds__(GW_TOPK_THREADS)
     }
 }
 
-/* The low bits of entry j. */
-GW_DEVICE uint64_t gw_topk_low(const uint8_t *low, uint32_t bits, uint64_t j)
+/* The low bits of entry j. Behind them lie the high bits, before them the values: `wide`, if those are enough that whole words may be
+ * read. */
+GW_DEVICE uint32_t gw_topk_low(const uint8_t *low, uint32_t bits, uint64_t j, int wide)
 {
+    if (wide) {
+        const uint64_t at = j * bits + 8 * ((uint32_t)(uintptr_t)low & 3);
+        const uint32_t *words = (const uint32_t *)(low - ((uint32_t)(uintptr_t)low & 3)) + at / 32;
+        const uint32_t shift = (uint32_t)at & 31;
+        return __funnelshift_r(words[0], shift + bits > 32 ? words[1] : 0, shift) &
+               gw_bits_below(bits);
+    }
     const uint64_t at = j * bits;
     uint64_t some = 0;
-#pragma unroll
     for (uint32_t i = 0; i < 5; i++) { /* of at most 32 bits */
         some |= 8 * i < at % 8 + bits ? (uint64_t)low[at / 8 + i] << 8 * i : 0;
     }
-    return some >> at % 8 & (((uint64_t)1 << bits) - 1);
+    return (uint32_t)(some >> at % 8) & gw_bits_below(bits);
 }
 
 /* 32 of the high bits from `bit` on; zeros behind the end. */
@@ -196,23 +206,31 @@ typedef struct gw_topk_window {
     uint64_t at, count;
     uint32_t m, number;
     int set, natural;
+    int wide; /* gw_topk_low's */
+    int far;  /* a high part may have elements in several windows */
     const uint8_t *payload;
     gw_index_list list;
 } gw_topk_window;
 
-/* Entry j, with this many zeros before it in the high bits; beside: the entry before has as many. Where it belongs in the
- * window, or GW_STAGE_NOWHERE, and its value. 0: it is not what an encoder writes. */
-GW_DEVICE int gw_topk_get(const gw_topk_window &w, uint64_t j, uint64_t zeros, int beside,
-                          uint32_t *at, float *v)
+/* Entry j, with this many zeros before it in the high bits. Where it belongs in the window, or GW_STAGE_NOWHERE, and its value.
+ * 0: it is not what an encoder writes. */
+GW_DEVICE int gw_topk_get(const gw_topk_window &w, uint64_t j, uint64_t zeros, uint32_t *at,
+                          float *v)
+{
+    const uint32_t l = w.list.low_bits;
+    const uint32_t low = gw_topk_low(w.payload + w.list.values_bytes, l, j, w.wide);
+    const uint64_t index = zeros << l | low, in = index - w.at;
+    const int sound = gw_values_get(w.payload, w.natural, j, v);
+    *at = in < w.m ? (uint32_t)in : (uint32_t)GW_STAGE_NOWHERE;
+    return sound && index < w.count;
+}
+
+/* Has entry j, the one before which has as many zeros, more low bits than it? */
+GW_DEVICE int gw_topk_ascends(const gw_topk_window &w, uint64_t j)
 {
     const uint8_t *low = w.payload + w.list.values_bytes;
     const uint32_t l = w.list.low_bits;
-    const uint64_t before = beside ? gw_topk_low(low, l, j - 1) : 0;
-    const uint64_t mine = gw_topk_low(low, l, j), index = zeros << l | mine;
-    const int sound = gw_values_get(w.payload, w.natural, j, v);
-    *at =
-        index >= w.at && index - w.at < w.m ? (uint32_t)(index - w.at) : (uint32_t)GW_STAGE_NOWHERE;
-    return sound && index < w.count && !(beside && before >= mine);
+    return gw_topk_low(low, l, j - 1, w.wide) < gw_topk_low(low, l, j, w.wide);
 }
 
 /* The entries from j on, below end, that lie in the window or in the high part that it begins in. */
@@ -248,7 +266,7 @@ GW_DEVICE int gw_topk_add(const gw_topk_window &w, const gw_topk_share &s)
             const int beside = k > 0 && one > 0 && (high[(one - 1) / 8] >> (one - 1) % 8 & 1) != 0;
             uint32_t at;
             float v;
-            sound &= gw_topk_get(w, k, one - k, beside, &at, &v);
+            sound &= gw_topk_get(w, k, one - k, &at, &v) && (!beside || gw_topk_ascends(w, k));
             if (at != GW_STAGE_NOWHERE) {
                 w.sum[at] = w.set ? v : w.sum[at] + v;
             }
@@ -258,27 +276,27 @@ GW_DEVICE int gw_topk_add(const gw_topk_window &w, const gw_topk_share &s)
     return sound;
 }
 
-/* One warp: leaves for each entry of the share how many zeros the high bits have between its part and it, and whether the one before has
- * as many. all: goes on to the end. Returns how many ones it has seen. */
+/* One warp: leaves for each entry of the share how many zeros the high bits have between its part and it, and where it matters
+ * whether the entry before has as many. all: goes on to the end. Returns how many ones it has seen. */
 enum { GW_TOPK_BESIDE = 0x8000 };
-GW_DEVICE uint64_t gw_topk_walk(const gw_topk_window &w, const gw_topk_share &s, int all,
+GW_DEVICE uint32_t gw_topk_walk(const gw_topk_window &w, const gw_topk_share &s, int all,
                                 uint16_t *zeros)
 {
-    const uint8_t *high = w.payload + w.list.values_bytes + w.list.low_bytes;
-    const uint64_t bit = s.part + s.j, bytes = w.list.high_bytes;
-    uint64_t j = s.j;
-    for (uint64_t from = bit / 8; from < bytes && (all || j < s.end); from += 32) {
-        const uint64_t mine = from + threadIdx.x % 32;
-        const uint32_t byte = mine < bytes ? high[mine] : 0;
-        const uint32_t before = mine != 0 && mine <= bytes ? high[mine - 1] : 0;
-        const uint32_t with = byte << 1 | before >> 7;
-        uint32_t left = 8 * mine >= bit ? byte : byte & 0xFFu << bit % 8, ones;
-        uint64_t k = j + gw_warp_before((uint32_t)__popc(left), &ones);
-        for (; left != 0 && k < s.end; left &= left - 1, k++) {
-            const uint32_t b = gw_lowest(left);
-            const uint32_t rest = (uint32_t)(8 * mine + b - k - s.part);
-            zeros[k - s.j] =
-                (uint16_t)((rest & 0x7FFF) | (k > 0 && (with >> b & 1) ? GW_TOPK_BESIDE : 0));
+    const uint64_t bit = s.part + s.j, begin = bit / 8;
+    const uint8_t *high = w.payload + w.list.values_bytes + w.list.low_bytes + begin;
+    const uint32_t bytes = (uint32_t)(w.list.high_bytes - begin), n = (uint32_t)(s.end - s.j),
+                   skip = (uint32_t)bit & 7;
+    uint32_t j = 0;
+    for (uint32_t from = 0; from < bytes && (all || j < n); from += 32) {
+        const uint32_t mine = from + threadIdx.x % 32, byte = mine < bytes ? high[mine] : 0;
+        uint32_t left = mine == 0 ? byte & 0xFFu << skip : byte, ones, with = 0;
+        if (w.far && mine < bytes) {
+            with = byte << 1 | (begin + mine != 0 ? high[(int)mine - 1] >> 7 : 0);
+        }
+        uint32_t k = j + gw_warp_before((uint32_t)__popc(left), &ones);
+        for (; left != 0 && k < n; left &= left - 1, k++) {
+            const uint32_t b = gw_lowest(left), beside = with >> b & 1;
+            zeros[k] = (uint16_t)(((8 * mine + b - skip - k) & 0x7FFF) | beside * GW_TOPK_BESIDE);
         }
         j += ones;
     }
@@ -315,27 +333,21 @@ GW_DEVICE void gw_topk_look(gw_topk_group &group, const gw_topk_window &w,
     }
 }
 
-/* All entries of the first n of a group's payloads: from zeros to places and values. By all threads. */
-template <class B>
-GW_DEVICE int gw_topk_read_stage(gw_stage &stage, const gw_topk_group &group, gw_topk_window w,
-                                 const B &batch, uint32_t first, uint32_t n)
+/* A payload's n entries on the stage from `from` on: zeros become places and values. By `step` threads, of which this is `me`. */
+GW_DEVICE int gw_topk_read_stage(gw_stage &stage, const gw_topk_window &w, const gw_topk_share &s,
+                                 uint32_t from, uint32_t n, uint32_t me, uint32_t step)
 {
     int sound = 1;
-    uint32_t total = 0;
-    for (uint32_t q = 0; q < n; q++) {
-        total += group.n[q];
-    }
-    for (uint32_t i = threadIdx.x; i < total; i += GW_TOPK_THREADS) {
-        uint32_t q = 0, from = 0, at;
-        while (i - from >= group.n[q]) {
-            from += group.n[q++];
+#pragma unroll 4
+    for (uint32_t i = me; i < n; i += step) {
+        const uint32_t zeros = stage.at[from + i];
+        uint32_t at;
+        sound &= gw_topk_get(w, s.j + i, s.part + (zeros & ~(uint32_t)GW_TOPK_BESIDE), &at,
+                             &stage.value[from + i]);
+        if ((zeros & GW_TOPK_BESIDE) != 0 && s.j + i > 0) {
+            sound &= gw_topk_ascends(w, s.j + i);
         }
-        const uint32_t zeros = stage.at[i];
-        w.payload = (const uint8_t *)batch.payload[first + q].bytes;
-        sound &= gw_topk_get(w, group.share[q].j + (i - from),
-                             group.share[q].part + (zeros & ~(uint32_t)GW_TOPK_BESIDE),
-                             (zeros & GW_TOPK_BESIDE) != 0, &at, &stage.value[i]);
-        stage.at[i] = (uint16_t)at;
+        stage.at[from + i] = (uint16_t)at;
     }
     return sound;
 }
@@ -367,20 +379,29 @@ GW_DEVICE uint32_t gw_topk_add_some(gw_topk_group &group, gw_stage &stage, gw_to
         sound = gw_topk_add(w, group.share[0]);
         n = 1;
     } else {
-        if (warp < n && group.n[warp] != 0) {
-            w.payload = (const uint8_t *)batch.payload[of + p + warp].bytes;
-            const uint64_t seen = gw_topk_walk(w, group.share[warp], is_short, stage.at + mine);
+        const int alone = most == 1; /* then all threads read its entries */
+        const uint32_t mine_n = alone ? group.n[0] : warp < n ? group.n[warp] : 0;
+        w.payload = (const uint8_t *)batch.payload[of + p + (warp < n ? warp : 0)].bytes;
+        if (warp < n && mine_n != 0) {
+            const uint32_t seen = gw_topk_walk(w, group.share[warp], is_short, stage.at + mine);
             if (is_short) {
                 sound = seen == w.list.kept &&
                         gw_topk_padded(w.payload + w.list.values_bytes + w.list.low_bytes, w.list);
             }
         }
-        __syncthreads();
-        sound &= gw_topk_read_stage(stage, group, w, batch, of + p, n);
+        if (alone) {
+            __syncthreads();
+            sound &= gw_topk_read_stage(stage, w, group.share[0], 0, mine_n, threadIdx.x,
+                                        GW_TOPK_THREADS);
+        } else {
+            __syncwarp();
+            sound &=
+                gw_topk_read_stage(stage, w, group.share[warp], mine, mine_n, threadIdx.x % 32, 32);
+        }
         gw_copies_done();
         __syncthreads();
         for (uint32_t q = 0, from = 0; q < n; from += group.n[q++]) {
-            gw_add_stage(w.sum, stage, from, group.n[q], p + q == 0 && !batch.add);
+            sound &= gw_add_stage(w.sum, stage, from, group.n[q], p + q == 0 && !batch.add);
         }
     }
     if (!sound) {
@@ -408,6 +429,8 @@ __global__ void __launch_bounds__(GW_TOPK_THREADS)
     w.number = number;
     w.natural = batch.s.natural;
     w.list = gw_topk_list(batch.s, t.count);
+    w.wide = w.list.values_bytes >= 4 && w.list.high_bytes >= 4;
+    w.far = w.list.low_bits > GW_TOPK_LOG;
     if (w.m == 0) {
         return; /* an empty tensor */
     }

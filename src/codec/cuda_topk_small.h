@@ -161,5 +161,5 @@ __global__ void __launch_bounds__(GW_VALUES_THREADS, 2)
         before = small_put(e, t, batch.dtype, above[h], ties[h], small_at(n_rows, 4 * h), before,
                            c.need);
     }
-    put_run(e, t, batch.s, batch.dtype, 0);
+    put_run(e, t, batch.layout[which], batch.s.natural, batch.dtype, 0);
 }

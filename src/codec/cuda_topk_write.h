@@ -40,7 +40,7 @@ GW_DEVICE void put_low(uint32_t *words, const uint32_t index[GW_VALUES_OWN], uin
 }
 
 /* High bits: the block writes the bytes from the one of its first entry's on to that of the next block's first. */
-GW_DEVICE void put_high(entries &e, const gw_index_list &list, uint64_t first,
+GW_DEVICE void put_high(entries &e, const plan &list, uint64_t first,
                         const uint32_t index[GW_VALUES_OWN], uint8_t *high)
 {
     const uint32_t *own = e.index + EARLIER;
@@ -79,10 +79,9 @@ GW_DEVICE void put_high(entries &e, const gw_index_list &list, uint64_t first,
 }
 
 /* Run number `number` of a payload, whose entries are in shared memory, by all threads. */
-GW_DEVICE void put_run(entries &e, const gw_select_in &t, const gw_topk &s, gw_dtype dtype,
-                       uint32_t number)
+GW_DEVICE void put_run(entries &e, const gw_select_in &t, const plan &list, int natural,
+                       gw_dtype dtype, uint32_t number)
 {
-    const gw_index_list list = gw_topk_list(s, t.count);
     const uint64_t first = (uint64_t)number * GW_VALUES_RUN, left = list.kept - first;
     const uint32_t n = left < GW_VALUES_RUN ? (uint32_t)left : (uint32_t)GW_VALUES_RUN;
     uint32_t index[GW_VALUES_OWN];
@@ -95,7 +94,7 @@ GW_DEVICE void put_run(entries &e, const gw_select_in &t, const gw_topk &s, gw_d
         G[i] = v[i] = j < n ? e.value[j] : 0.0f;
     }
     const gw_values_job job = {t.payload, number, t.key, t.result, gw_natural_top(dtype == GW_F16)};
-    gw_values_put(v, index, n, s.natural, job);
+    gw_values_put(v, index, n, natural, job);
 #pragma unroll
     for (int i = 0; i < GW_VALUES_OWN; i++) {
         if (t.after != NULL && gw_values_own(i, n)) {
@@ -105,7 +104,8 @@ GW_DEVICE void put_run(entries &e, const gw_select_in &t, const gw_topk &s, gw_d
     __syncthreads();
     put_low(e.low, index, n, list.low_bits,
             t.payload + list.values_bytes + first / 8 * list.low_bits);
-    put_high(e, list, first, index, t.payload + list.values_bytes + list.low_bytes);
+    put_high(e, list, first, index,
+             t.payload + list.values_bytes + (list.kept * list.low_bits + 7) / 8);
 }
 
 /* ---- fetching what was chosen ---- */
@@ -261,7 +261,7 @@ GW_DEVICE int is_fetched(const gw_select_in &t, const cell &c)
 }
 
 template <int N>
-__global__ void __launch_bounds__(GW_VALUES_THREADS, 1)
+__global__ void __launch_bounds__(GW_VALUES_THREADS, 2)
     fetch_kernel(const __grid_constant__ gw_select_batch<gw_topk, plan, N> batch)
 {
     __shared__ entries e;
@@ -282,7 +282,7 @@ __global__ void __launch_bounds__(GW_VALUES_THREADS, 1)
 }
 
 template <int N>
-__global__ void __launch_bounds__(GW_VALUES_THREADS, 1)
+__global__ void __launch_bounds__(GW_VALUES_THREADS, 2)
     write_kernel(const __grid_constant__ gw_select_batch<gw_topk, plan, N> batch)
 {
     __shared__ entries e;
@@ -298,5 +298,5 @@ __global__ void __launch_bounds__(GW_VALUES_THREADS, 1)
     } else {
         fetch_run(e, t, p, batch.dtype, w);
     }
-    put_run(e, t, batch.s, batch.dtype, number);
+    put_run(e, t, batch.layout[which], batch.s.natural, batch.dtype, number);
 }

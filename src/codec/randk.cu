@@ -182,18 +182,21 @@ GW_DEVICE int add_staged(float *sum, gw_stage &stage, const window &w,
                          const gw_cuda_payload *payload, uint32_t k, int set)
 {
     int sound = 1;
-    for (uint32_t i = threadIdx.x; i < k * w.n; i += THREADS) {
-        const uint32_t p = i / w.n;
+    gw_strata s = gw_strata_of(0, w.kept, w.count);
+    for (uint32_t p = threadIdx.x / 32; p < k; p += THREADS / 32) {
         const uint8_t *bytes = (const uint8_t *)payload[p].bytes;
-        const gw_strata s = gw_strata_of(gw_there_u64(bytes), w.kept, w.count);
-        uint32_t at;
-        sound &= read_entry(w, bytes, s, i - p * w.n, &at, &stage.value[i]);
-        stage.at[i] = (uint16_t)at;
+        s.key = gw_there_u64(bytes);
+#pragma unroll 4
+        for (uint32_t i = threadIdx.x % 32; i < w.n; i += 32) {
+            uint32_t at;
+            sound &= read_entry(w, bytes, s, i, &at, &stage.value[p * w.n + i]);
+            stage.at[p * w.n + i] = (uint16_t)at;
+        }
     }
     gw_copies_done();
     __syncthreads();
     for (uint32_t p = 0; p < k; p++) {
-        gw_add_stage(sum, stage, p * w.n, w.n, p == 0 && set);
+        (void)gw_add_stage(sum, stage, p * w.n, w.n, p == 0 && set);
     }
     return sound;
 }

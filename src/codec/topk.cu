@@ -37,8 +37,8 @@ typedef struct state {
 
 /* What a tensor's places follow from. room: candidates that fit; 0: there is no sample. */
 typedef struct plan {
-    uint64_t kept, room;
-    uint32_t n_tiles;
+    uint64_t kept, room, values_bytes, high_bytes;
+    uint32_t n_tiles, low_bits;
 } plan;
 
 /* Parts of the workspace. cells: a histogram of collect and of each digit; candidate: index and bits; tiles: where a tile's
@@ -108,6 +108,10 @@ static plan plan_of(uint8_t *room, const gw_topk &s, uint64_t count, size_t *byt
     plan l;
     l.kept = gw_kept_of(s.density, count);
     l.n_tiles = (uint32_t)((count + GW_TILE - 1) / GW_TILE);
+    const gw_index_list list = gw_topk_list(s, count);
+    l.values_bytes = list.values_bytes;
+    l.high_bytes = list.high_bytes;
+    l.low_bits = list.low_bits;
     const double expected = sample_expects(l.kept, count);
     l.room = 0;
     if (count >= 4 * SAMPLE && place_below(expected) < SAMPLE) {
@@ -226,6 +230,7 @@ GW_DEVICE uint2 reserve(const places &p, uint32_t tile, uint32_t of_warp)
 {
     __shared__ uint32_t of_warps[WARPS], base[2];
     const uint32_t warp = threadIdx.x / 32;
+    __syncthreads(); /* what the last tile left has been read */
     if (threadIdx.x % 32 == 0) {
         of_warps[warp] = of_warp;
     }
@@ -245,38 +250,22 @@ GW_DEVICE uint2 reserve(const places &p, uint32_t tile, uint32_t of_warp)
     return make_uint2(base[0] + before, base[1]);
 }
 
-template <int N, int FEEDBACK>
-__global__ void __launch_bounds__(THREADS, FEEDBACK ? 4 : 6)
-    collect_kernel(const __grid_constant__ gw_select_batch<gw_topk, plan, N> batch)
+/* Appends the marked numbers of a tile. */
+GW_DEVICE void append(const gw_select_in &t, const places &p, gw_dtype dtype, uint32_t tile,
+                      uint32_t marks, uint32_t limit, uint32_t shift)
 {
-    uint32_t tile;
-    const uint32_t which = gw_select_find(batch, &tile);
-    const gw_select_in &t = batch.tensor[which];
-    const places p = places_of(t.room, batch.layout[which]);
-    const uint64_t at = (uint64_t)tile * GW_TILE;
-    const uint32_t m = gw_span_left(t.count, at, GW_TILE);
-    const uint32_t limit = p.room != 0 ? p.at->limit : GW_INF_BITS;
-    const float least = gw_float(limit);
-    uint32_t marks = 0, odd = 0;
-    float G[GW_OWN];
-    gw_select_read<FEEDBACK>(G, t, batch.dtype, at, m);
-#pragma unroll
-    for (int i = 0; i < GW_OWN; i++) { /* a NaN is above all limits */
-        marks |= !(fabsf(G[i]) < least) ? 1u << (i / 4 * 8 + i % 4) : 0;
-    }
-    if (m < GW_TILE) {
-        marks &= marks_there(m);
-    }
-    uint2 to = make_uint2(0, 0);
     const rows r = rows_of(marks);
+    const uint64_t at = (uint64_t)tile * GW_TILE;
+    uint2 to = make_uint2(0, 0);
+    uint32_t odd = 0;
     if (p.room != 0) {
         to = reserve(p, tile, gw_sum_bytes(r.all));
     }
     for (uint32_t left = marks; left != 0; left &= left - 1) {
         const uint32_t bit = gw_lowest(left);
         const uint32_t i = gw_quad_at<GW_IN_ROWS>(threadIdx.x, 0) + (bit >> 3) * 128 + (bit & 7);
-        const float v = read_again(t, batch.dtype, at + i);
-        const uint32_t a = magnitude(v), in = (a - limit) >> (to.y != 0 ? p.at->shift : 0);
+        const float v = read_again(t, dtype, at + i);
+        const uint32_t a = magnitude(v), in = (a - limit) >> shift;
         odd += a >= GW_INF_BITS;
         if (to.y != 0) {
             p.candidate[to.x + marks_before(r, bit)] = make_uint2((uint32_t)at + i, gw_bits(v));
@@ -286,6 +275,67 @@ __global__ void __launch_bounds__(THREADS, FEEDBACK ? 4 : 6)
         }
     }
     gw_count(&t.result->non_finite, odd);
+}
+
+/* Tiles that a block goes over, if a tensor has so many. */
+static __host__ __device__ inline uint32_t tiles_a_block(uint32_t n_tiles)
+{
+    return n_tiles >= 8192 ? 4 : n_tiles >= 2048 ? 2 : 1;
+}
+
+static inline uint32_t collect_blocks(uint64_t count)
+{
+    const uint32_t n = gw_tiles_of(count, GW_TILE), each = tiles_a_block(n);
+    return (n + each - 1) / each;
+}
+
+/* A tile is read while the candidates of the one before are put where they belong. */
+template <int N, int FEEDBACK>
+__global__ void __launch_bounds__(THREADS, FEEDBACK ? 3 : 5)
+    collect_kernel(const __grid_constant__ gw_select_batch<gw_topk, plan, N> batch)
+{
+    uint32_t number;
+    const uint32_t which = gw_select_find(batch, &number);
+    const gw_select_in &t = batch.tensor[which];
+    const places p = places_of(t.room, batch.layout[which]);
+    const uint32_t limit = p.room != 0 ? p.at->limit : GW_INF_BITS,
+                   shift = p.room != 0 ? p.at->shift : 0;
+    const uint32_t each = tiles_a_block(p.n_tiles), first = number * each;
+    const uint32_t stop = first + each < p.n_tiles ? first + each : p.n_tiles;
+    const float least = gw_float(limit);
+    float G[GW_OWN], r[GW_OWN];
+    const auto read = [&](uint32_t tile) {
+        const uint64_t at = (uint64_t)tile * GW_TILE;
+        const uint32_t m = gw_span_left(t.count, at, GW_TILE);
+        gw_read_quads<GW_IN_ROWS>(G, t.in, batch.dtype, at, m, GW_TILE);
+        if (FEEDBACK) {
+            gw_read_quads<GW_IN_ROWS>(r, t.residual, GW_F32, at, m, GW_TILE);
+        }
+    };
+    read(first);
+    for (uint32_t tile = first; tile < stop; tile++) {
+        const uint64_t at = (uint64_t)tile * GW_TILE;
+        const uint32_t m = gw_span_left(t.count, at, GW_TILE);
+        uint32_t marks = 0;
+        if (FEEDBACK) {
+#pragma unroll
+            for (int i = 0; i < GW_OWN; i++) {
+                G[i] = G[i] + r[i];
+            }
+            gw_write_quads<GW_IN_ROWS>(G, t.after, GW_F32, at, m, GW_TILE);
+        }
+#pragma unroll
+        for (int i = 0; i < GW_OWN; i++) { /* a NaN is above all limits */
+            marks |= !(fabsf(G[i]) < least) ? 1u << (i / 4 * 8 + i % 4) : 0;
+        }
+        if (m < GW_TILE) {
+            marks &= marks_there(m);
+        }
+        if (tile + 1 < stop) {
+            read(tile + 1);
+        }
+        append(t, p, batch.dtype, tile, marks, limit, shift);
+    }
 }
 
 /* ---- the host's side ---- */
@@ -335,7 +385,7 @@ struct run_encode {
         GW_LAUNCH(sample_kernel<N>, blocks, SAMPLE_THREADS, 0, call->stream, part.batch);
         blocks = if_large([](uint64_t) { return 1u; });
         GW_LAUNCH(limit_kernel<N>, blocks, SAMPLE_THREADS, 0, call->stream, part.batch);
-        blocks = if_large(tiles);
+        blocks = if_large(collect_blocks);
         GW_LAUNCH(collect, blocks, THREADS, 0, call->stream, part.batch);
         blocks = if_large(digit_blocks);
         for (int digit = 0; digit < DIGITS; digit++) {
