@@ -98,13 +98,9 @@ GW_DEVICE uint32_t gw_block_before(uint32_t v, uint32_t *of_warps, uint32_t *all
         of_warps[warp] = warp_all;
     }
     __syncthreads();
-    uint32_t total = 0;
-    for (uint32_t w = 0; w < warps; w++) {
-        before += w < warp ? of_warps[w] : 0;
-        total += of_warps[w];
-    }
-    *all = total;
-    return before;
+    const uint32_t lane = threadIdx.x % 32, of_warp = lane < warps ? of_warps[lane] : 0;
+    *all = __reduce_add_sync(0xFFFFFFFFu, of_warp);
+    return before + __reduce_add_sync(0xFFFFFFFFu, lane < warp ? of_warp : 0);
 }
 
 /* Lowest bits, and the bits below bit n of a word. */

@@ -184,6 +184,7 @@ GW_DEVICE uint32_t gw_topk_low(const uint8_t *low, uint32_t bits, uint64_t j, in
     }
     const uint64_t at = j * bits;
     uint64_t some = 0;
+#pragma unroll 1
     for (uint32_t i = 0; i < 5; i++) { /* of at most 32 bits */
         some |= 8 * i < at % 8 + bits ? (uint64_t)low[at / 8 + i] << 8 * i : 0;
     }
@@ -338,7 +339,7 @@ GW_DEVICE int gw_topk_read_stage(gw_stage &stage, const gw_topk_window &w, const
                                  uint32_t from, uint32_t n, uint32_t me, uint32_t step)
 {
     int sound = 1;
-#pragma unroll 4
+#pragma unroll 1
     for (uint32_t i = me; i < n; i += step) {
         const uint32_t zeros = stage.at[from + i];
         uint32_t at;
@@ -412,7 +413,7 @@ GW_DEVICE uint32_t gw_topk_add_some(gw_topk_group &group, gw_stage &stage, gw_to
 }
 
 template <class B>
-__global__ void __launch_bounds__(GW_TOPK_THREADS)
+__global__ void __launch_bounds__(GW_TOPK_THREADS, 5)
     gw_topk_sum_kernel(const __grid_constant__ B batch)
 {
     alignas(16) __shared__ float sum[GW_SELECT_WINDOW];

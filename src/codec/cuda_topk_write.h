@@ -85,20 +85,20 @@ GW_DEVICE void put_run(entries &e, const gw_select_in &t, const plan &list, int 
     const uint64_t first = (uint64_t)number * GW_VALUES_RUN, left = list.kept - first;
     const uint32_t n = left < GW_VALUES_RUN ? (uint32_t)left : (uint32_t)GW_VALUES_RUN;
     uint32_t index[GW_VALUES_OWN];
-    float v[GW_VALUES_OWN], G[GW_VALUES_OWN];
+    float v[GW_VALUES_OWN];
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < GW_VALUES_OWN; i++) {
         const uint32_t j = threadIdx.x + (uint32_t)(GW_VALUES_THREADS * i);
         index[i] = j < n ? e.index[EARLIER + j] : 0;
-        G[i] = v[i] = j < n ? e.value[j] : 0.0f;
+        v[i] = j < n ? e.value[j] : 0.0f;
     }
     const gw_values_job job = {t.payload, number, t.key, t.result, gw_natural_top(dtype == GW_F16)};
     gw_values_put(v, index, n, natural, job);
 #pragma unroll
     for (int i = 0; i < GW_VALUES_OWN; i++) {
         if (t.after != NULL && gw_values_own(i, n)) {
-            t.after[index[i]] = G[i] - v[i];
+            t.after[index[i]] = e.value[threadIdx.x + GW_VALUES_THREADS * i] - v[i];
         }
     }
     __syncthreads();

@@ -46,18 +46,17 @@ GW_DEVICE void gw_values_put_natural(float v[GW_VALUES_OWN], const uint32_t inde
 {
     __shared__ uint32_t largest;
     const gw_random_pair k = gw_random_pair_at(job.key, 0); /* indices are below 2^32 */
-    uint32_t mine = 0;
-    uint64_t overflowed = 0;
+    uint32_t mine = 0, overflowed = 0, r[GW_VALUES_OWN];
     if (threadIdx.x == 0) {
         largest = 0;
     }
     __syncthreads();
 #pragma unroll
     for (int i = 0; i < GW_VALUES_OWN; i++) {
-        const uint32_t bits = gw_bits(v[i]), r = gw_random_r23(k, index[i]);
-        const uint32_t e = gw_natural_exponent(bits, r, job.top);
+        r[i] = gw_random_r23(k, index[i]);
+        const uint32_t bits = gw_bits(v[i]), e = gw_natural_exponent(bits, r[i], job.top);
         if (gw_values_own(i, n) && e != GW_NATURAL_NON_FINITE) {
-            overflowed += ((bits & GW_ABS_MASK) + r) >> GW_MANT_BITS > job.top;
+            overflowed += ((bits & GW_ABS_MASK) + r[i]) >> GW_MANT_BITS > job.top;
             mine = e > mine ? e : mine;
         }
     }
@@ -75,8 +74,7 @@ GW_DEVICE void gw_values_put_natural(float v[GW_VALUES_OWN], const uint32_t inde
 #pragma unroll
     for (int i = 0; i < GW_VALUES_OWN; i++) {
         if (gw_values_own(i, n)) {
-            const uint8_t code =
-                gw_natural_code(gw_bits(v[i]), gw_random_r23(k, index[i]), job.top, base);
+            const uint8_t code = gw_natural_code(gw_bits(v[i]), r[i], job.top, base);
             block[1 + threadIdx.x + GW_VALUES_THREADS * i] = code;
             v[i] = gw_natural_value8(code, base);
         }

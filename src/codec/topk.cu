@@ -14,7 +14,8 @@
 namespace
 {
 enum { DENSITY, VALUES };
-enum { THREADS = 256, WARPS = THREADS / 32, SAMPLE = 16384, SAMPLE_THREADS = 1024 };
+enum { THREADS = 256, WARPS = THREADS / 32 };
+enum { SAMPLE = 16384, SAMPLE_THREADS = 1024, SAMPLE_BLOCKS = SAMPLE / SAMPLE_THREADS };
 enum {
     RADIX_BITS = 11,
     RADIX = 1 << RADIX_BITS,
@@ -41,12 +42,13 @@ typedef struct plan {
     uint32_t n_tiles, low_bits;
 } plan;
 
-/* Parts of the workspace. cells: a histogram of collect and of each digit; candidate: index and bits; tiles: where a tile's
+/* Parts of the workspace. cells: a histogram of collect and of each digit; sample, tally: magnitudes, and the histogram of each
+ * block's first 11 bits of them, two cells a word; candidate: index and bits; tiles: where a tile's
  * candidates begin, and how many; counts: how many numbers are above the k-th magnitude and how many equal it in the tiles of its
  * part before it; parts: the same of whole parts. */
 typedef struct places {
     state *at;
-    uint32_t *cells, *sample;
+    uint32_t *cells, *sample, *tally;
     uint2 *parts, *tiles, *counts, *candidate;
     uint64_t kept, room;
     uint32_t n_tiles;
@@ -58,7 +60,8 @@ static __host__ __device__ inline places places_of(uint8_t *room, const plan &l)
     p.at = (state *)room;
     p.cells = (uint32_t *)(room + 256);
     p.sample = p.cells + (DIGITS + 1) * RADIX;
-    p.parts = (uint2 *)(p.sample + (l.room != 0 ? SAMPLE : 0));
+    p.tally = p.sample + (l.room != 0 ? SAMPLE : 0);
+    p.parts = (uint2 *)(p.tally + (l.room != 0 ? SAMPLE_BLOCKS * RADIX / 2 : 0));
     p.tiles = p.parts + PARTS;
     p.counts = p.tiles + l.n_tiles;
     p.candidate = p.counts + l.n_tiles;
@@ -128,35 +131,42 @@ static plan plan_of(uint8_t *room, const gw_topk &s, uint64_t count, size_t *byt
 
 /* ---- sample ---- */
 
-static inline uint32_t sample_blocks(uint64_t count)
+static __host__ __device__ inline uint32_t sample_blocks(uint64_t count)
 {
-    return count >= 4 * SAMPLE ? SAMPLE / SAMPLE_THREADS : 1;
+    return count >= 4 * SAMPLE ? SAMPLE_BLOCKS : 1;
 }
 
 template <int N>
 __global__ void __launch_bounds__(SAMPLE_THREADS)
     sample_kernel(const __grid_constant__ gw_select_batch<gw_topk, plan, N> batch)
 {
+    __shared__ uint32_t cells[RADIX];
     uint32_t number;
     const uint32_t which = gw_select_find(batch, &number);
     const gw_select_in &t = batch.tensor[which];
     const places p = places_of(t.room, batch.layout[which]);
-    const uint32_t blocks = t.count >= 4 * SAMPLE ? SAMPLE / SAMPLE_THREADS : 1;
     const uint32_t j = number * SAMPLE_THREADS + threadIdx.x;
-    for (uint32_t i = j; i < (DIGITS + 1) * RADIX; i += blocks * SAMPLE_THREADS) {
+    for (uint32_t i = j; i < (DIGITS + 1) * RADIX; i += sample_blocks(t.count) * SAMPLE_THREADS) {
         p.cells[i] = 0;
     }
     if (j == 0) {
         p.at->total = 0;
         t.result->written = t.bytes;
     }
-    if (p.room != 0) {
-        const gw_random_pair k = {0x6A09E667u, 0xBB67AE85u};
-        const uint64_t stride = t.count / SAMPLE;
-        const uint64_t i = j * stride + gw_random_word(k, j) % (uint32_t)stride;
-        const float g = gw_one(t.in, batch.dtype, i);
-        p.sample[j] = magnitude(t.residual != NULL ? g + t.residual[i] : g);
+    if (p.room == 0) {
+        return;
     }
+    const gw_random_pair k = {0x6A09E667u, 0xBB67AE85u};
+    const uint64_t stride = t.count / SAMPLE;
+    const uint64_t i = j * stride + gw_random_word(k, j) % (uint32_t)stride;
+    const float g = gw_one(t.in, batch.dtype, i);
+    const uint32_t a = magnitude(t.residual != NULL ? g + t.residual[i] : g);
+    cells[2 * threadIdx.x] = cells[2 * threadIdx.x + 1] = 0;
+    __syncthreads();
+    p.sample[j] = a;
+    atomicAdd(&cells[a >> (31 - RADIX_BITS)], 1u);
+    __syncthreads();
+    p.tally[j] = cells[2 * threadIdx.x] | cells[2 * threadIdx.x + 1] << 16;
 }
 
 /* The limit from the sample's first 22 bits; how far above it the k-th magnitude may be, from its first 11. */
@@ -164,7 +174,7 @@ template <int N>
 __global__ void __launch_bounds__(SAMPLE_THREADS)
     limit_kernel(const __grid_constant__ gw_select_batch<gw_topk, plan, N> batch)
 {
-    enum { OWN = SAMPLE / SAMPLE_THREADS };
+    static_assert(RADIX == 2 * SAMPLE_THREADS, "two cells a thread");
     __shared__ uint32_t cells[2][RADIX];
     uint32_t unused;
     const uint32_t which = gw_select_find(batch, &unused);
@@ -174,28 +184,24 @@ __global__ void __launch_bounds__(SAMPLE_THREADS)
     }
     const double expected = sample_expects(p.kept, batch.tensor[which].count);
     const uint32_t above_it = place_above(expected);
-    uint32_t a[OWN], above;
+    uint32_t a[SAMPLE_BLOCKS], above, sum = 0;
 #pragma unroll
-    for (uint32_t i = 0; i < OWN; i++) {
+    for (uint32_t i = 0; i < SAMPLE_BLOCKS; i++) {
         a[i] = p.sample[threadIdx.x + SAMPLE_THREADS * i];
+        sum += p.tally[threadIdx.x + SAMPLE_THREADS * i]; /* each half is SAMPLE at most */
     }
-    for (uint32_t i = threadIdx.x; i < 2 * RADIX; i += SAMPLE_THREADS) {
-        cells[0][i] = 0;
-    }
+    cells[0][2 * threadIdx.x] = sum & 0xFFFF;
+    cells[0][2 * threadIdx.x + 1] = sum >> 16;
+    cells[1][2 * threadIdx.x] = cells[1][2 * threadIdx.x + 1] = 0;
     __syncthreads();
     cell c = {0, 31, place_below(expected), 0};
-#pragma unroll
-    for (uint32_t i = 0; i < OWN; i++) {
-        add_cell(cells[0], c, a[i]);
-    }
-    __syncthreads();
     c = narrow(c, cells[0]);
     uint32_t top = 0x80000000u;
     if (above_it != 0) {
         top = (pick_cell(cells[0], RADIX_BITS, above_it, 0, &above) + 1) << c.bits;
     }
 #pragma unroll
-    for (uint32_t i = 0; i < OWN; i++) {
+    for (uint32_t i = 0; i < SAMPLE_BLOCKS; i++) {
         add_cell(cells[1], c, a[i]);
     }
     __syncthreads();
@@ -291,7 +297,7 @@ static inline uint32_t collect_blocks(uint64_t count)
 
 /* A tile is read while the candidates of the one before are put where they belong. */
 template <int N, int FEEDBACK>
-__global__ void __launch_bounds__(THREADS, FEEDBACK ? 3 : 5)
+__global__ void __launch_bounds__(THREADS, FEEDBACK ? 4 : 6)
     collect_kernel(const __grid_constant__ gw_select_batch<gw_topk, plan, N> batch)
 {
     uint32_t number;
