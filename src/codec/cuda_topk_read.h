@@ -10,8 +10,13 @@ typedef struct gw_topk {
     int natural;
 } gw_topk;
 
-/* A piece of the high bits is a word of 4 bytes a thread. */
-enum { GW_TOPK_THREADS = 256, GW_TOPK_WARPS = GW_TOPK_THREADS / 32, GW_TOPK_PIECE = 1024 };
+/* A piece of the high bits is some words of 4 bytes a thread. */
+enum {
+    GW_TOPK_THREADS = 256,
+    GW_TOPK_WARPS = GW_TOPK_THREADS / 32,
+    GW_TOPK_WORDS = 4,
+    GW_TOPK_PIECE = 4 * GW_TOPK_WORDS * GW_TOPK_THREADS
+};
 
 /* For every payload whether its list adds up, the ones of each piece of its high bits, and the entry with which each
  * window begins, or the entries of the high part that the window begins in. */
@@ -60,7 +65,7 @@ typedef struct gw_topk_piece {
     gw_topk_tables tables;
     const uint8_t *high;
     uint64_t bit; /* the thread's first */
-    uint32_t word, n;
+    uint32_t word[GW_TOPK_WORDS], ones;
 } gw_topk_piece;
 
 template <class B> GW_DEVICE gw_topk_piece gw_topk_find_piece(const B &batch, uint64_t *count)
@@ -76,15 +81,24 @@ template <class B> GW_DEVICE gw_topk_piece gw_topk_find_piece(const B &batch, ui
     w.number = number % w.tables.n_pieces;
     w.high = (const uint8_t *)batch.payload[index * batch.n_payloads + w.payload].bytes +
              w.list.values_bytes + w.list.low_bytes;
-    const uint64_t from = (uint64_t)w.number * GW_TOPK_PIECE + 4 * threadIdx.x;
+    const uint64_t from = (uint64_t)w.number * GW_TOPK_PIECE + 4 * GW_TOPK_WORDS * threadIdx.x;
+    const int aligned = gw_aligned_to(w.high + from, 4);
     w.bit = 8 * from;
-    w.word = 0;
+    w.ones = 0;
 #pragma unroll
-    for (uint32_t i = 0; i < 4; i++) {
-        w.word |= from + i < w.list.high_bytes ? (uint32_t)w.high[from + i] << 8 * i : 0;
+    for (uint32_t k = 0; k < GW_TOPK_WORDS; k++) {
+        const uint64_t at = from + 4 * k;
+        w.word[k] = 0;
+        if (aligned && at + 4 <= w.list.high_bytes) {
+            w.word[k] = *(const uint32_t *)(w.high + at);
+        } else {
+#pragma unroll
+            for (uint32_t i = 0; i < 4; i++) {
+                w.word[k] |= at + i < w.list.high_bytes ? (uint32_t)w.high[at + i] << 8 * i : 0;
+            }
+        }
+        w.ones += (uint32_t)__popc(w.word[k]);
     }
-    const uint64_t left = w.bit < w.list.high_bits ? w.list.high_bits - w.bit : 0;
-    w.n = left < 32 ? (uint32_t)left : 32;
     return w;
 }
 
@@ -96,7 +110,7 @@ __global__ void __launch_bounds__(GW_TOPK_THREADS)
     uint64_t count;
     const gw_topk_piece w = gw_topk_find_piece(batch, &count);
     uint32_t all;
-    (void)gw_block_before((uint32_t)__popc(w.word), of_warps, &all);
+    (void)gw_block_before(w.ones, of_warps, &all);
     if (threadIdx.x == 0) {
         w.tables.pieces[w.payload * w.tables.n_pieces + w.number] = all;
     }
@@ -129,13 +143,14 @@ GW_DEVICE int gw_topk_padded(const uint8_t *high, const gw_index_list &list)
            (low_used == 0 || high[-1] >> low_used == 0);
 }
 
-/* The zeros of the thread's word, before which there have been `ones` ones; most words have none that a window begins with. */
-GW_DEVICE void gw_topk_place_word(const gw_topk_piece &w, uint32_t ones, uint32_t *starts)
+/* The zeros of a word from bit `bit` on, before which there have been `ones` ones; most words have none that a window begins with. */
+GW_DEVICE void gw_topk_place_word(const gw_topk_piece &w, uint64_t bit, uint32_t word,
+                                  uint32_t ones, uint32_t *starts)
 {
     const uint32_t l = w.list.low_bits, step = l < GW_TOPK_LOG ? GW_TOPK_LOG - l : 0;
-    uint32_t zeros = ~w.word & gw_bits_below(w.n);
+    const uint64_t left = bit < w.list.high_bits ? w.list.high_bits - bit : 0, first = bit - ones;
+    uint32_t zeros = ~word & gw_bits_below(left < 32 ? (uint32_t)left : 32);
     const uint32_t n = (uint32_t)__popc(zeros);
-    const uint64_t first = w.bit - ones;
     uint32_t z = 1; /* of this word's, the first that a window may begin behind */
     for (uint32_t want = (uint32_t)((((first >> step) + 1) << step) - first); want <= n;
          want += 1u << step) {
@@ -161,8 +176,12 @@ __global__ void __launch_bounds__(GW_TOPK_THREADS)
         mine += pieces[i];
     }
     (void)gw_block_before(mine, of_warps[0], &base);
-    const uint32_t ones = base + gw_block_before((uint32_t)__popc(w.word), of_warps[1], &all);
-    gw_topk_place_word(w, ones, starts);
+    uint32_t ones = base + gw_block_before(w.ones, of_warps[1], &all);
+#pragma unroll
+    for (uint32_t k = 0; k < GW_TOPK_WORDS; k++) {
+        gw_topk_place_word(w, w.bit + 32 * k, w.word[k], ones, starts);
+        ones += (uint32_t)__popc(w.word[k]);
+    }
     if (threadIdx.x == 0 && w.number == 0) {
         gw_topk_place(w, 0, 0, starts);
     }
@@ -206,7 +225,7 @@ typedef struct gw_topk_window {
     float *sum;
     uint64_t at, count;
     uint32_t m, number;
-    int set, natural;
+    int set, natural, is_short;
     int wide; /* gw_topk_low's */
     int far;  /* a high part may have elements in several windows */
     const uint8_t *payload;
@@ -313,7 +332,7 @@ typedef struct gw_topk_group {
 
 /* Payload p, by one warp, as far as the tables tell. */
 GW_DEVICE void gw_topk_look(gw_topk_group &group, const gw_topk_window &w,
-                            const gw_topk_tables &tables, uint32_t p, int is_short)
+                            const gw_topk_tables &tables, uint32_t p)
 {
     const uint32_t warp = threadIdx.x / 32;
     if (threadIdx.x % 32 != 0) {
@@ -321,7 +340,7 @@ GW_DEVICE void gw_topk_look(gw_topk_group &group, const gw_topk_window &w,
     }
     gw_topk_share s = {0, w.list.kept, 0};
     int sound = 1;
-    if (!is_short) {
+    if (!w.is_short) {
         s = gw_topk_share_of(w, tables.starts + (size_t)p * tables.n_windows, tables.n_windows);
         sound = tables.sound[p] != 0;
     }
@@ -361,9 +380,8 @@ GW_DEVICE uint32_t gw_topk_add_some(gw_topk_group &group, gw_stage &stage, gw_to
 {
     const uint32_t warp = threadIdx.x / 32, left = batch.n_payloads - p;
     const uint32_t most = left < GW_TOPK_WARPS ? left : (uint32_t)GW_TOPK_WARPS;
-    const int is_short = gw_topk_is_short(batch.s, w.count);
     if (warp < most) {
-        gw_topk_look(group, w, tables, p + warp, is_short);
+        gw_topk_look(group, w, tables, p + warp);
     }
     __syncthreads();
     uint32_t n = 0, total = 0, mine = 0;
@@ -384,8 +402,8 @@ GW_DEVICE uint32_t gw_topk_add_some(gw_topk_group &group, gw_stage &stage, gw_to
         const uint32_t mine_n = alone ? group.n[0] : warp < n ? group.n[warp] : 0;
         w.payload = (const uint8_t *)batch.payload[of + p + (warp < n ? warp : 0)].bytes;
         if (warp < n && mine_n != 0) {
-            const uint32_t seen = gw_topk_walk(w, group.share[warp], is_short, stage.at + mine);
-            if (is_short) {
+            const uint32_t seen = gw_topk_walk(w, group.share[warp], w.is_short, stage.at + mine);
+            if (w.is_short) {
                 sound = seen == w.list.kept &&
                         gw_topk_padded(w.payload + w.list.values_bytes + w.list.low_bytes, w.list);
             }
@@ -419,39 +437,43 @@ __global__ void __launch_bounds__(GW_TOPK_THREADS, 5)
     alignas(16) __shared__ float sum[GW_SELECT_WINDOW];
     __shared__ gw_stage stage;
     __shared__ gw_topk_group group;
+    __shared__ gw_topk_window of_all;
     uint32_t number;
     const uint32_t index = gw_select_find(batch, &number);
     const gw_select_out &t = batch.tensor[index];
-    gw_topk_window w;
-    w.sum = sum;
-    w.at = (uint64_t)number * GW_SELECT_WINDOW;
-    w.count = t.count;
-    w.m = gw_span_left(t.count, w.at, GW_SELECT_WINDOW);
-    w.number = number;
-    w.natural = batch.s.natural;
-    w.list = gw_topk_list(batch.s, t.count);
-    w.wide = w.list.values_bytes >= 4 && w.list.high_bytes >= 4;
-    w.far = w.list.low_bits > GW_TOPK_LOG;
-    if (w.m == 0) {
+    const uint64_t at = (uint64_t)number * GW_SELECT_WINDOW;
+    const uint32_t m = gw_span_left(t.count, at, GW_SELECT_WINDOW);
+    if (m == 0) {
         return; /* an empty tensor */
     }
-    const gw_topk_tables tables = gw_topk_tables_in(t.room, w.list, t.count);
-    gw_start_window(sum, batch, t, w.at, w.m);
-    if (threadIdx.x == 0) {
+    if (threadIdx.x == 0) { /* it takes more than what follows: one warp for all */
+        of_all.list = gw_topk_list(batch.s, t.count);
+        of_all.is_short = gw_topk_is_short(batch.s, t.count);
         group.unsound = 0;
     }
+    gw_start_window(sum, batch, t, at, m);
     __syncthreads();
+    gw_topk_window w = of_all;
+    w.sum = sum;
+    w.at = at;
+    w.count = t.count;
+    w.m = m;
+    w.number = number;
+    w.natural = batch.s.natural;
+    w.wide = w.list.values_bytes >= 4 && w.list.high_bytes >= 4;
+    w.far = w.list.low_bits > GW_TOPK_LOG;
+    const gw_topk_tables tables = gw_topk_tables_in(t.room, w.list, t.count);
     for (uint32_t p = 0; p < batch.n_payloads;) {
         p += gw_topk_add_some(group, stage, w, tables, batch, index * batch.n_payloads, p);
     }
     if (group.unsound != 0) {
-        gw_spoil_window(sum, w.m);
+        gw_spoil_window(sum, m);
         if (threadIdx.x == 0) {
             gw_blame(t.result, GW_ERR_CORRUPT);
         }
         __syncthreads();
     }
-    gw_write_window(sum, batch, t, w.at, w.m);
+    gw_write_window(sum, batch, t, at, m);
 }
 
 #endif

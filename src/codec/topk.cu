@@ -231,62 +231,12 @@ GW_DEVICE uint32_t marks_there(uint32_t m)
     return there;
 }
 
-/* Where a tile's candidates begin, and those of this warp. By all threads. */
-GW_DEVICE uint2 reserve(const places &p, uint32_t tile, uint32_t of_warp)
-{
-    __shared__ uint32_t of_warps[WARPS], base[2];
-    const uint32_t warp = threadIdx.x / 32;
-    __syncthreads(); /* what the last tile left has been read */
-    if (threadIdx.x % 32 == 0) {
-        of_warps[warp] = of_warp;
-    }
-    __syncthreads();
-    uint32_t before = 0, all = 0;
-#pragma unroll
-    for (uint32_t w = 0; w < WARPS; w++) {
-        before += w < warp ? of_warps[w] : 0;
-        all += of_warps[w];
-    }
-    if (threadIdx.x == 0) {
-        base[0] = all != 0 ? atomicAdd(&p.at->total, all) : 0;
-        base[1] = (uint64_t)base[0] + all <= p.room;
-        p.tiles[tile] = make_uint2(base[0], all);
-    }
-    __syncthreads();
-    return make_uint2(base[0] + before, base[1]);
-}
+/* Tiles that a block goes over, if a tensor has so many: they share one place among the candidates, since there is one counter. */
+enum { EACH = 4, HELD = 96 };
 
-/* Appends the marked numbers of a tile. */
-GW_DEVICE void append(const gw_select_in &t, const places &p, gw_dtype dtype, uint32_t tile,
-                      uint32_t marks, uint32_t limit, uint32_t shift)
-{
-    const rows r = rows_of(marks);
-    const uint64_t at = (uint64_t)tile * GW_TILE;
-    uint2 to = make_uint2(0, 0);
-    uint32_t odd = 0;
-    if (p.room != 0) {
-        to = reserve(p, tile, gw_sum_bytes(r.all));
-    }
-    for (uint32_t left = marks; left != 0; left &= left - 1) {
-        const uint32_t bit = gw_lowest(left);
-        const uint32_t i = gw_quad_at<GW_IN_ROWS>(threadIdx.x, 0) + (bit >> 3) * 128 + (bit & 7);
-        const float v = read_again(t, dtype, at + i);
-        const uint32_t a = magnitude(v), in = (a - limit) >> shift;
-        odd += a >= GW_INF_BITS;
-        if (to.y != 0) {
-            p.candidate[to.x + marks_before(r, bit)] = make_uint2((uint32_t)at + i, gw_bits(v));
-            if (in < RADIX) {
-                atomicAdd(&p.cells[in], 1u);
-            }
-        }
-    }
-    gw_count(&t.result->non_finite, odd);
-}
-
-/* Tiles that a block goes over, if a tensor has so many. */
 static __host__ __device__ inline uint32_t tiles_a_block(uint32_t n_tiles)
 {
-    return n_tiles >= 8192 ? 4 : n_tiles >= 2048 ? 2 : 1;
+    return n_tiles >= 2048 ? EACH : 1;
 }
 
 static inline uint32_t collect_blocks(uint64_t count)
@@ -295,11 +245,119 @@ static inline uint32_t collect_blocks(uint64_t count)
     return (n + each - 1) / each;
 }
 
-/* A tile is read while the candidates of the one before are put where they belong. */
+/* What a block holds until it has a place: each warp's candidates, and how many it has of each tile. */
+typedef struct held {
+    uint2 item[WARPS][HELD];
+    uint32_t n[EACH][WARPS], base, fits;
+} held;
+
+/* Element of a mark of a thread's numbers, from the tile's first on. */
+GW_DEVICE uint32_t mark_at(uint32_t bit)
+{
+    return gw_quad_at<GW_IN_ROWS>(threadIdx.x, 0) + (bit >> 3) * 128 + (bit & 7);
+}
+
+/* Holds the marked numbers of a tile behind the warp's first `so_far`. r' is not written yet: in place g is read from there. Returns how many there are. */
+template <int FEEDBACK>
+GW_DEVICE uint32_t hold(held &h, const gw_select_in &t, gw_dtype dtype, uint64_t at, uint32_t marks,
+                        uint32_t so_far)
+{
+    const rows r = rows_of(marks);
+    uint32_t odd = 0;
+    for (uint32_t left = marks; left != 0; left &= left - 1) {
+        const uint32_t bit = gw_lowest(left), j = so_far + marks_before(r, bit);
+        const uint64_t i = at + mark_at(bit);
+        const float g = gw_one(t.in, dtype, i), v = FEEDBACK ? g + t.residual[i] : g;
+        odd += magnitude(v) >= GW_INF_BITS;
+        if (j < HELD) {
+            h.item[threadIdx.x / 32][j] = make_uint2((uint32_t)i, gw_bits(v));
+        }
+    }
+    gw_count(&t.result->non_finite, odd);
+    return gw_sum_bytes(r.all);
+}
+
+/* A place for all that is held: where this warp's part of each tile begins, in lane EACH's order; lane WARPS * k + w has that of
+ * warp w and tile k. By all threads. */
+GW_DEVICE uint32_t reserve(held &h, const places &p, uint32_t first, uint32_t stop)
+{
+    static_assert(EACH * WARPS == 32, "one lane each");
+    const uint32_t lane = threadIdx.x % 32;
+    __syncthreads();
+    uint32_t all, before = gw_warp_before((&h.n[0][0])[lane], &all);
+    if (threadIdx.x == 0) {
+        h.base = all != 0 ? atomicAdd(&p.at->total, all) : 0;
+        h.fits = (uint64_t)h.base + all <= p.room;
+    }
+    __syncthreads();
+    before += h.base;
+    const uint32_t next = __shfl_down_sync(0xFFFFFFFFu, before, WARPS);
+    if (threadIdx.x < 32 && lane % WARPS == 0 && first + lane / WARPS < stop) {
+        const uint32_t end = lane + WARPS < 32 ? next : h.base + all;
+        p.tiles[first + lane / WARPS] = make_uint2(before, end - before);
+    }
+    return before;
+}
+
+GW_DEVICE void append_one(const places &p, uint32_t to, uint2 item, uint32_t limit, uint32_t shift)
+{
+    const uint32_t in = ((item.y & GW_ABS_MASK) - limit) >> shift;
+    p.candidate[to] = item;
+    if (in < RADIX) {
+        atomicAdd(&p.cells[in], 1u);
+    }
+}
+
+/* One warp's candidates of a tile that were too many to be held. Behind r'. */
+GW_DEVICE void append_marked(const gw_select_in &t, const places &p, gw_dtype dtype, uint64_t at,
+                             uint32_t marks, uint32_t to, uint32_t limit, uint32_t shift)
+{
+    const rows r = rows_of(marks);
+    for (uint32_t left = marks; left != 0; left &= left - 1) {
+        const uint32_t bit = gw_lowest(left);
+        const uint64_t i = at + mark_at(bit);
+        const uint2 item = make_uint2((uint32_t)i, gw_bits(read_again(t, dtype, i)));
+        append_one(p, to + marks_before(r, bit), item, limit, shift);
+    }
+}
+
+/* G of the thread's numbers of a tile: r' of all, what reaches the limit marked and held. */
+template <int FEEDBACK>
+GW_DEVICE uint32_t collect_tile(held &h, const gw_select_in &t, gw_dtype dtype, uint32_t tile,
+                                float least, uint32_t so_far, uint32_t *n)
+{
+    const uint64_t at = (uint64_t)tile * GW_TILE;
+    const uint32_t m = gw_span_left(t.count, at, GW_TILE);
+    float G[GW_OWN];
+    uint32_t marks = 0;
+    gw_read_quads<GW_IN_ROWS>(G, t.in, dtype, at, m, GW_TILE);
+    if (FEEDBACK) {
+        float r[GW_OWN];
+        gw_read_quads<GW_IN_ROWS>(r, t.residual, GW_F32, at, m, GW_TILE);
+#pragma unroll
+        for (int i = 0; i < GW_OWN; i++) {
+            G[i] = G[i] + r[i];
+        }
+    }
+#pragma unroll
+    for (int i = 0; i < GW_OWN; i++) { /* a NaN is above all limits */
+        marks |= !(fabsf(G[i]) < least) ? 1u << (i / 4 * 8 + i % 4) : 0;
+    }
+    if (m < GW_TILE) {
+        marks &= marks_there(m);
+    }
+    *n = hold<FEEDBACK>(h, t, dtype, at, marks, so_far);
+    if (FEEDBACK) {
+        gw_write_quads<GW_IN_ROWS>(G, t.after, GW_F32, at, m, GW_TILE);
+    }
+    return marks;
+}
+
 template <int N, int FEEDBACK>
 __global__ void __launch_bounds__(THREADS, FEEDBACK ? 4 : 6)
     collect_kernel(const __grid_constant__ gw_select_batch<gw_topk, plan, N> batch)
 {
+    __shared__ held h;
     uint32_t number;
     const uint32_t which = gw_select_find(batch, &number);
     const gw_select_in &t = batch.tensor[which];
@@ -308,39 +366,40 @@ __global__ void __launch_bounds__(THREADS, FEEDBACK ? 4 : 6)
                    shift = p.room != 0 ? p.at->shift : 0;
     const uint32_t each = tiles_a_block(p.n_tiles), first = number * each;
     const uint32_t stop = first + each < p.n_tiles ? first + each : p.n_tiles;
-    const float least = gw_float(limit);
-    float G[GW_OWN], r[GW_OWN];
-    const auto read = [&](uint32_t tile) {
-        const uint64_t at = (uint64_t)tile * GW_TILE;
-        const uint32_t m = gw_span_left(t.count, at, GW_TILE);
-        gw_read_quads<GW_IN_ROWS>(G, t.in, batch.dtype, at, m, GW_TILE);
-        if (FEEDBACK) {
-            gw_read_quads<GW_IN_ROWS>(r, t.residual, GW_F32, at, m, GW_TILE);
-        }
-    };
-    read(first);
-    for (uint32_t tile = first; tile < stop; tile++) {
-        const uint64_t at = (uint64_t)tile * GW_TILE;
-        const uint32_t m = gw_span_left(t.count, at, GW_TILE);
-        uint32_t marks = 0;
-        if (FEEDBACK) {
+    const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    uint32_t marks[EACH], n[EACH], held_n = 0;
 #pragma unroll
-            for (int i = 0; i < GW_OWN; i++) {
-                G[i] = G[i] + r[i];
+    for (uint32_t k = 0; k < EACH; k++) {
+        marks[k] = n[k] = 0;
+        if (first + k < stop) {
+            marks[k] = collect_tile<FEEDBACK>(h, t, batch.dtype, first + k, gw_float(limit), held_n,
+                                              &n[k]);
+        }
+        held_n += n[k];
+        if (lane == 0) {
+            h.n[k][warp] = n[k];
+        }
+    }
+    if (p.room == 0) {
+        return;
+    }
+    const uint32_t begin = reserve(h, p, first, stop);
+    if (!h.fits) {
+        return;
+    }
+    uint32_t from = 0;
+#pragma unroll
+    for (uint32_t k = 0; k < EACH; k++) {
+        const uint32_t to = __shfl_sync(0xFFFFFFFFu, begin, (int)(WARPS * k + warp));
+        if (held_n > HELD) {
+            append_marked(t, p, batch.dtype, (uint64_t)(first + k) * GW_TILE, marks[k], to, limit,
+                          shift);
+        } else {
+            for (uint32_t i = lane; i < n[k]; i += 32) {
+                append_one(p, to + i, h.item[warp][from + i], limit, shift);
             }
-            gw_write_quads<GW_IN_ROWS>(G, t.after, GW_F32, at, m, GW_TILE);
         }
-#pragma unroll
-        for (int i = 0; i < GW_OWN; i++) { /* a NaN is above all limits */
-            marks |= !(fabsf(G[i]) < least) ? 1u << (i / 4 * 8 + i % 4) : 0;
-        }
-        if (m < GW_TILE) {
-            marks &= marks_there(m);
-        }
-        if (tile + 1 < stop) {
-            read(tile + 1);
-        }
-        append(t, p, batch.dtype, tile, marks, limit, shift);
+        from += n[k];
     }
 }
 
