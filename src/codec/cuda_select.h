@@ -98,13 +98,9 @@ GW_DEVICE uint32_t gw_block_before(uint32_t v, uint32_t *of_warps, uint32_t *all
         of_warps[warp] = warp_all;
     }
     __syncthreads();
-    uint32_t total = 0;
-    for (uint32_t w = 0; w < warps; w++) {
-        before += w < warp ? of_warps[w] : 0;
-        total += of_warps[w];
-    }
-    *all = total;
-    return before;
+    const uint32_t lane = threadIdx.x % 32, of_warp = lane < warps ? of_warps[lane] : 0;
+    *all = __reduce_add_sync(0xFFFFFFFFu, of_warp);
+    return before + __reduce_add_sync(0xFFFFFFFFu, lane < warp ? of_warp : 0);
 }
 
 /* Lowest bits, and the bits below bit n of a word. */
@@ -117,6 +113,12 @@ GW_DEVICE uint32_t gw_bits_below(uint32_t n)
 GW_DEVICE uint32_t gw_lowest(uint32_t word)
 {
     return (uint32_t)__ffs((int)word) - 1;
+}
+
+/* The sum of a word's bytes. */
+GW_DEVICE uint32_t gw_sum_bytes(uint32_t word)
+{
+    return __dp4a(word, 0x01010101u, 0u);
 }
 
 /* Numbers of bytes that may have any alignment, least significant first. */
@@ -192,28 +194,15 @@ template <int FEEDBACK>
 GW_DEVICE void gw_select_read(float G[GW_OWN], const gw_select_in &t, gw_dtype dtype, uint64_t at,
                               uint32_t m)
 {
-    const int whole = gw_quads_aligned(t, dtype);
-#pragma unroll
-    for (int q = 0; q < 4; q++) {
-        const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q), left = e < m ? m - e : 0;
-        gw_read_four(G + 4 * q, t.in, dtype, at + e, left, whole && left >= 4);
-    }
+    gw_read_quads<GW_IN_ROWS>(G, t.in, dtype, at, m, GW_TILE);
     if (FEEDBACK) {
         float r[GW_OWN];
+        gw_read_quads<GW_IN_ROWS>(r, t.residual, GW_F32, at, m, GW_TILE);
 #pragma unroll
-        for (int q = 0; q < 4; q++) {
-            const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q), left = e < m ? m - e : 0;
-            gw_read_four(r + 4 * q, t.residual, GW_F32, at + e, left, whole && left >= 4);
+        for (int i = 0; i < GW_OWN; i++) {
+            G[i] = G[i] + r[i];
         }
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            const uint32_t e = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q), left = e < m ? m - e : 0;
-#pragma unroll
-            for (int c = 0; c < 4; c++) {
-                G[4 * q + c] = G[4 * q + c] + r[4 * q + c];
-            }
-            gw_write_four(G + 4 * q, t.after, at + e, left, whole && left >= 4);
-        }
+        gw_write_quads<GW_IN_ROWS>(G, t.after, GW_F32, at, m, GW_TILE);
     }
 }
 
@@ -228,31 +217,103 @@ GW_DEVICE uint64_t gw_payload_size(const gw_cuda_payload &p, uint64_t least, uin
     return *status == GW_OK ? size : 0;
 }
 
+/* How many whole quads of a window of m numbers can be moved by 16 bytes: all, or none. */
+GW_DEVICE uint32_t gw_window_quads(const float *sum, const void *out, gw_dtype dtype, uint64_t at,
+                                   uint32_t m)
+{
+    const int wide =
+        dtype == GW_F32 && gw_aligned_to((const float *)out + at, 16) && gw_aligned_to(sum, 16);
+    return wide ? m / 4 : 0;
+}
+
 /* m sums of shared memory over the divisor, counted if not finite, and written from element `at` on. */
 template <class B>
 GW_DEVICE void gw_write_window(const float *sum, const B &batch, const gw_select_out &t,
                                uint64_t at, uint32_t m)
 {
-    const uint32_t by = batch.divisor;
+    const uint32_t by = batch.divisor, n = gw_window_quads(sum, t.out, batch.dtype, at, m);
     const int exact = (by & (by - 1)) == 0;
     const float factor = 1 / (float)by;
-    uint64_t bad = 0;
-    for (uint32_t i = threadIdx.x; i < m; i += blockDim.x) {
-        const float x = exact ? sum[i] * factor : sum[i] / (float)by;
-        bad += (gw_bits(x) & GW_ABS_MASK) >= GW_INF_BITS;
-        gw_put_one(t.out, batch.dtype, at + i, x);
+    float all = 0; /* NaN if one is not finite */
+    const auto over = [&](float x) {
+        x = exact ? x * factor : x / (float)by;
+        all = fmaf(x, 0.0f, all);
+        return x;
+    };
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+        const float4 x = ((const float4 *)sum)[i];
+        __stcs((float4 *)((float *)t.out + at) + i,
+               make_float4(over(x.x), over(x.y), over(x.z), over(x.w)));
     }
-    gw_count(&t.result->non_finite, bad);
+#pragma unroll 4
+    for (uint32_t i = 4 * n + threadIdx.x; i < m; i += blockDim.x) {
+        gw_put_one(t.out, batch.dtype, at + i, over(sum[i]));
+    }
+    if (all != all) {
+        uint32_t bad = 0;
+        for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+            for (uint32_t c = 0; c < 4; c++) {
+                bad += (gw_bits(over(sum[4 * i + c])) & GW_ABS_MASK) >= GW_INF_BITS;
+            }
+        }
+        for (uint32_t i = 4 * n + threadIdx.x; i < m; i += blockDim.x) {
+            bad += (gw_bits(over(sum[i])) & GW_ABS_MASK) >= GW_INF_BITS;
+        }
+        gw_count(&t.result->non_finite, bad);
+    }
 }
 
-/* What the sums begin with. */
+/* What the sums begin with: there when gw_copies_done and a barrier have been passed. */
+template <class B>
+GW_DEVICE void gw_start_window(float *sum, const B &batch, const gw_select_out &t, uint64_t at,
+                               uint32_t m)
+{
+    const uint32_t n = gw_window_quads(sum, t.out, batch.dtype, at, m);
+#pragma unroll 4
+    for (uint32_t i = threadIdx.x; i < n; i += blockDim.x) {
+        if (batch.add) {
+            gw_copy16((float4 *)sum + i, (const float4 *)((const float *)t.out + at) + i);
+        } else {
+            ((float4 *)sum)[i] = make_float4(0, 0, 0, 0);
+        }
+    }
+#pragma unroll 4
+    for (uint32_t i = 4 * n + threadIdx.x; i < m; i += blockDim.x) {
+        sum[i] = batch.add ? gw_one(t.out, batch.dtype, at + i) : 0.0f;
+    }
+}
+
+/* There when a barrier has been passed. */
 template <class B>
 GW_DEVICE void gw_begin_window(float *sum, const B &batch, const gw_select_out &t, uint64_t at,
                                uint32_t m)
 {
-    for (uint32_t i = threadIdx.x; i < m; i += blockDim.x) {
-        sum[i] = batch.add ? gw_one(t.out, batch.dtype, at + i) : 0.0f;
+    gw_start_window(sum, batch, t, at, m);
+    gw_copies_done();
+}
+
+/* Entries of several payloads on their way to a window: where, from the window's first number on, and what. Those of one payload
+ * have different places, those of different payloads are added in order. */
+enum { GW_STAGE = 2048, GW_STAGE_NOWHERE = 0xFFFF };
+typedef struct gw_stage {
+    uint16_t at[GW_STAGE];
+    float value[GW_STAGE];
+} gw_stage;
+
+/* n entries of one payload; `set`: in place of what is there. By all threads, a barrier behind it. 0: their places do not ascend. */
+GW_DEVICE int gw_add_stage(float *sum, const gw_stage &stage, uint32_t from, uint32_t n, int set)
+{
+    int ascend = 1;
+    for (uint32_t i = from + threadIdx.x; i < from + n; i += blockDim.x) {
+        const uint32_t at = stage.at[i], last = i > from ? stage.at[i - 1] : 0;
+        if (at != GW_STAGE_NOWHERE) {
+            ascend &= i == from || last < at || last == GW_STAGE_NOWHERE;
+            sum[at] = set ? stage.value[i] : sum[at] + stage.value[i];
+        }
     }
+    __syncthreads();
+    return ascend;
 }
 
 GW_DEVICE void gw_spoil_window(float *sum, uint32_t m)

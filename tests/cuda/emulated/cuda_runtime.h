@@ -229,6 +229,14 @@ static inline uint32_t __funnelshift_l(uint32_t low, uint32_t high, uint32_t by)
     return (uint32_t)(((uint64_t)high << 32 | low) << (by & 31) >> 32);
 }
 
+static inline uint32_t __dp4a(uint32_t x, uint32_t y, uint32_t sum)
+{
+    for (int i = 0; i < 32; i += 8) {
+        sum += (x >> i & 0xFFu) * (y >> i & 0xFFu);
+    }
+    return sum;
+}
+
 static inline uint32_t __byte_perm(uint32_t x, uint32_t y, uint32_t selector)
 {
     const uint64_t both = (uint64_t)y << 32 | x;
