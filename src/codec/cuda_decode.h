@@ -174,10 +174,7 @@ template <class C, class B> GW_DEVICE void gw_decode_tile(const B &batch)
 #ifdef GW_EMULATED
 enum { GW_ROLL = 4, GW_ROLL_LEAST = 2 /* tiles; a processor is slow */ };
 #else
-#ifndef GWR
-#define GWR 4
-#endif
-enum { GW_ROLL = GWR, GW_ROLL_LEAST = 1024 };
+enum { GW_ROLL = 4, GW_ROLL_LEAST = 1024 };
 #endif
 
 template <int N, int P>

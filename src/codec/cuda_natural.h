@@ -8,9 +8,6 @@
 /* Names of templates are the linker's business too: they stay in the file that includes this. */
 namespace
 {
-#ifndef R8B
-#define R8B 4
-#endif
 enum { THREADS = 256, BLOCK = GW_NATURAL_BLOCK };
 static_assert((int)BLOCK == (int)GW_TILE, "a thread block is a block");
 
@@ -197,59 +194,6 @@ template <class B> GW_DEVICE void eight_at_once(const B &batch, uint32_t index, 
         gw_blame(t.result, GW_ERR_CORRUPT);
     }
     gw_write_sum<GW_IN_ROWS>(sum, batch, t, at, BLOCK);
-}
-
-/* For gw_roll: the same, but that rows begin at a multiple of 32 bytes, `off` words before the codes' first. */
-struct eight_rolled {
-    enum { SLOTS = 4, LAYOUT = GW_IN_ROWS };
-    typedef struct slot {
-        uint32_t words[5], base;
-    } slot;
-    GW_DEVICE uint64_t whole(uint64_t count)
-    {
-        return count < 3 ? 0 : (count - 3) / BLOCK * BLOCK;
-    }
-    GW_DEVICE void load(slot *v, const uint8_t *payload, uint64_t at)
-    {
-        const uint8_t *begin = payload + at + at / BLOCK,
-                      *from = begin + 1 + threadIdx.x / 32 * 512;
-        const uint32_t lane = threadIdx.x % 32, before = (uint32_t)(uintptr_t)from & 31,
-                       off = before / 4;
-        const uint32_t *row = (const uint32_t *)(from - before) + lane;
-        v->words[0] = lane >= off ? __ldcs(row) : 0;
-#pragma unroll
-        for (int q = 1; q < 4; q++) {
-            v->words[q] = __ldcs(row + 32 * q);
-        }
-        v->words[4] = lane <= off ? __ldcs(row + 128) : 0;
-        v->base = *begin;
-    }
-    GW_DEVICE int add(float sum[GW_OWN], const slot *v, const uint8_t *payload, uint64_t at)
-    {
-        const uint32_t lane = threadIdx.x % 32,
-                       before = (uint32_t)((uintptr_t)payload + at / BLOCK + 1) & 31,
-                       off = before / 4;
-        uint32_t words[5], codes[4];
-#pragma unroll
-        for (int q = 0; q < 5; q++) { /* the word behind lane 31's is the next row's first */
-            const uint32_t next =
-                __shfl_sync(0xFFFFFFFFu, lane == 0 && q < 4 ? v->words[q < 4 ? q + 1 : 4] : v->words[q],
-                            (int)lane + 1);
-            words[q] = __funnelshift_r(v->words[q], next, 8 * (before & 3));
-        }
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            codes[q] = __shfl_sync(0xFFFFFFFFu, lane < off ? words[q + 1] : words[q],
-                                   (int)(lane + off));
-        }
-        return add_eight(sum, codes, v->base);
-    }
-};
-
-template <class B>
-__global__ void __launch_bounds__(THREADS, R8B) roll8_kernel(const __grid_constant__ B batch)
-{
-    gw_roll<eight_rolled, eight>(batch);
 }
 
 template <class B>

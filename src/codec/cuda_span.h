@@ -161,11 +161,6 @@ GW_DEVICE void gw_read_quads(float x[GW_OWN], const void *in, gw_dtype dtype, ui
     }
 }
 
-#ifdef GWPLAIN
-#define GWST(p, v) (*(p) = (v))
-#else
-#define GWST(p, v) __stcs(p, v)
-#endif
 template <int LAYOUT>
 GW_DEVICE void gw_write_quads(const float x[GW_OWN], void *out, gw_dtype dtype, uint64_t at,
                               uint32_t m, uint32_t tile)
@@ -175,7 +170,7 @@ GW_DEVICE void gw_write_quads(const float x[GW_OWN], void *out, gw_dtype dtype, 
         float *to = (float *)out + at;
 #pragma unroll
         for (int q = 0; q < 4; q++) {
-            GWST((float4 *)(to + gw_quad_at<LAYOUT>(thread, q)),
+            __stcs((float4 *)(to + gw_quad_at<LAYOUT>(thread, q)),
                    make_float4(x[4 * q], x[4 * q + 1], x[4 * q + 2], x[4 * q + 3]));
         }
     } else if (m == tile && dtype != GW_F32 && gw_aligned_to(out, 8)) {

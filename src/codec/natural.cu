@@ -211,20 +211,20 @@ GW_DEVICE int encode_large(uint32_t *image, const uint32_t high[GW_OWN / 2], con
 /* A whole block's 4097 bytes, from the last of image[0] on. A warp writes whole lines of 128 bytes, wherever the block begins. */
 GW_DEVICE void put8(uint8_t *to, const uint32_t *image)
 {
-    const uint32_t before = (uint32_t)(uintptr_t)to & 127, shift = 8 * ((3 - before) & 3);
-    uint8_t *const line = to - before;
+    const uint32_t me = threadIdx.x, before = (uint32_t)(uintptr_t)to & 127;
+    const uint32_t shift = 8 * ((3 - before) & 3), head = (0u - before) & 3, tail = (before + 1) & 3;
+    const uint32_t *from = image + (((int)(4 * me + 3) - (int)before) >> 2);
+    uint32_t *out = (uint32_t *)(to - before) + me;
 #pragma unroll
     for (uint32_t i = 0; i < 5; i++) {
-        const int e = (int)(4 * (threadIdx.x + i * THREADS)) - (int)before; /* from the base on */
-        const uint32_t *from = image + ((e + 3) >> 2);
-        if (e >= 0 && e + 4 <= BLOCK + 1) {
-            __stcs((uint32_t *)(line + 4 * (threadIdx.x + i * THREADS)),
-                   __funnelshift_r(from[0], from[1], shift));
-        } else if (e > -4 && e <= BLOCK) {
-            for (int j = e < 0 ? 0 : e; j < e + 4 && j <= BLOCK; j++) {
-                to[j] = ((const uint8_t *)image)[3 + j];
-            }
+        if (i == 0 ? 4 * me >= before : i < 4 || 4 * me + 3 <= before) {
+            __stcs(out + i * THREADS,
+                   __funnelshift_r(from[i * THREADS], from[i * THREADS + 1], shift));
         }
+    }
+    if (me < head + tail) {
+        const uint32_t i = me < head ? me : BLOCK + 1 - head - tail + me;
+        to[i] = ((const uint8_t *)image)[3 + i];
     }
 }
 
@@ -304,15 +304,15 @@ GW_DEVICE uint32_t image9(uint32_t *image, const uint32_t high[GW_OWN / 2])
 }
 
 /* Of the signs. Neighbours have quads side by side: of the four octets each writes two. */
-GW_DEVICE void image_signs(uint32_t *image, uint32_t nibbles, uint32_t m)
+GW_DEVICE void image_signs(uint32_t *image, uint32_t nibbles, uint32_t m, uint32_t thread)
 {
-    const uint32_t lane = threadIdx.x % 32, other = __shfl_xor_sync(0xFFFFFFFFu, nibbles, 1);
+    const uint32_t lane = thread % 32, other = __shfl_xor_sync(0xFFFFFFFFu, nibbles, 1);
     const uint32_t octets = lane % 2 == 0 ? nibbles | other << 4 : other | nibbles << 4;
 #pragma unroll
     for (uint32_t q = 0; q < 2; q++) {
         const uint32_t which = lane % 2 * 2 + q; /* quads 0 and 1, or 2 and 3 */
         const uint32_t quad =
-            gw_quad_at<GW_IN_PAIRS>(threadIdx.x & ~1u, 0) + lane % 2 * 256 + q * 16;
+            gw_quad_at<GW_IN_PAIRS>(thread & ~1u, 0) + lane % 2 * 256 + q * 16;
         ((uint8_t *)image)[m + quad / 8] = (uint8_t)(octets >> 8 * which);
     }
 }
@@ -351,7 +351,7 @@ GW_DEVICE void encode9(uint32_t *image, float x[GW_OWN], const gw_span_shared &s
     if (m != BLOCK) {
         __syncthreads(); /* exponents behind the end lie where the signs go */
     }
-    image_signs(image, nibbles, m);
+    image_signs(image, nibbles, m, threadIdx.x);
     __syncthreads();
     put9(t.payload + at + at / 8, image, m);
 }
@@ -388,16 +388,61 @@ __global__ void __launch_bounds__(THREADS, 4)
     }
 }
 
-/* Without feedback a thread block goes over some blocks of the wire, reading the next before it writes one. A block with a large
- * number is left for later. Images alternate: the barrier of one stands between what leaves the one before and what comes
- * behind. */
-#ifndef NBLOCKS
-#define NBLOCKS 5
-#endif
-#ifndef NSTREAM
-#define NSTREAM 4
-#endif
-enum { STREAM = NSTREAM };
+/* Without feedback a thread block goes over some blocks of the wire, reading the next before it writes one. It takes it that all
+ * numbers are small, so that no warp needs another: a warp's 512 numbers go to its own image and from there to the payload. Blocks
+ * where that was wrong are done again in the end. Images alternate. */
+enum { STREAM = 4, WARP_IMAGE = 512 / 4 + 64 / 4 + 4 }; /* words */
+
+/* 512 bytes to any place. */
+GW_DEVICE void put_row(uint8_t *to, const uint32_t *image)
+{
+    const uint32_t lane = threadIdx.x % 32, head = (0u - (uint32_t)(uintptr_t)to) & 3;
+    uint32_t *out = (uint32_t *)(to + head) + lane;
+#pragma unroll
+    for (uint32_t i = 0; i < 4; i++) {
+        if (i < 3 || head == 0 || lane < 31) {
+            __stcs(out + 32 * i, __funnelshift_r(image[32 * i + lane], image[32 * i + lane + 1],
+                                                 8 * head));
+        }
+    }
+    if (head != 0 && lane < 4) {
+        const uint32_t i = lane < head ? lane : 508 + lane;
+        to[i] = ((const uint8_t *)image)[i];
+    }
+}
+
+/* The warp's part of a whole block whose payload begins at `to`; of bits=9 that is a multiple of 16. */
+template <int NINE>
+GW_DEVICE void put_quickly(uint8_t *to, uint32_t *image, const uint32_t high[GW_OWN / 2])
+{
+    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
+    uint32_t nibbles = 0;
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+        uint32_t *word = image + gw_quad_at<GW_IN_PAIRS>(lane, q) / 4, some;
+        if (!NINE) {
+            *word = fold_small(high + 2 * q);
+            continue;
+        }
+        *word = exponents_of(high + 2 * q);
+        nibbles |= (signs_of(high + 2 * q, *word, &some) * 0x00204081u >> 28) << 8 * q;
+    }
+    if (NINE) {
+        image_signs(image, nibbles, 512, lane);
+    }
+    __syncwarp();
+    if (!NINE) {
+        put_row(to + 1 + 512 * warp, image);
+        if (threadIdx.x == 0) {
+            *to = 1;
+        }
+        return;
+    }
+    __stcs((uint4 *)to + 32 * warp + lane, ((const uint4 *)image)[lane]);
+    if (lane < 4) {
+        __stcs((uint4 *)(to + BLOCK) + 4 * warp + lane, ((const uint4 *)image)[32 + lane]);
+    }
+}
 
 GW_DEVICE void widen(float x[4], uint4 raw, gw_dtype)
 {
@@ -413,10 +458,10 @@ GW_DEVICE void widen(float x[4], uint2 raw, gw_dtype dtype)
     }
 }
 
-/* The span's whole blocks, aligned; Q is a quad as it lies in memory. Returns which are left, a bit each. */
+/* The span's whole blocks, aligned; Q is a quad as it lies in memory. Returns in which the thread has a large number, a bit each. */
 template <int NINE, class Q>
-GW_DEVICE uint32_t encode_quickly(uint32_t *image, uint32_t *image_after, const gw_span_shared &s,
-                                  const gw_span_in &t, uint64_t at, uint32_t blocks)
+GW_DEVICE uint32_t encode_quickly(uint32_t *images, const gw_span_shared &s, const gw_span_in &t,
+                                  uint64_t at, uint32_t blocks)
 {
     const uint32_t first = gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 0);
     const Q *from = (const Q *)t.in + (at + first) / 4;
@@ -434,27 +479,13 @@ GW_DEVICE uint32_t encode_quickly(uint32_t *image, uint32_t *image_after, const 
         }
         k.k0 = gw_afresh(k.k0);
         k.k1 = gw_afresh(k.k1);
-        const int large = round_all(high, x, k, number);
+        left |= round_all(high, x, k, number) ? 1u << i : 0;
         if (i + 1 < blocks) {
             from += BLOCK / 4;
             raw[0] = __ldcs(from), raw[1] = __ldcs(from + 4);
             raw[2] = __ldcs(from + 64), raw[3] = __ldcs(from + 68);
         }
-        if (NINE) {
-            image_signs(image, image9(image, high), BLOCK);
-        } else {
-            image8(image, high);
-        }
-        if (__syncthreads_or(large)) {
-            left |= 1u << i;
-        } else if (NINE) {
-            put9(to, image, BLOCK);
-        } else {
-            put8(to, image);
-        }
-        uint32_t *const now = image;
-        image = image_after;
-        image_after = now;
+        put_quickly<NINE>(to, images + i % 2 * WARP_IMAGE, high);
         to += NINE ? BLOCK + BLOCK / 8 : BLOCK + 1;
         number += BLOCK / 2;
         if (number < BLOCK / 2) { /* another pair from here on */
@@ -464,31 +495,35 @@ GW_DEVICE uint32_t encode_quickly(uint32_t *image, uint32_t *image_after, const 
     return left;
 }
 
+#ifndef NBLOCKS
+#define NBLOCKS 4
+#endif
 template <int N, int NINE, class Q>
 __global__ void __launch_bounds__(THREADS, NBLOCKS)
     stream_kernel(const __grid_constant__ gw_encode_batch<N> batch)
 {
-    __shared__ __align__(16) uint32_t images[2][NINE ? IMAGE9 + 4 : IMAGE8];
+    __shared__ __align__(16) uint32_t images[WARPS][2 * WARP_IMAGE];
+    static_assert(sizeof images >= 4 * (IMAGE9 + 4), "one image of a block, too");
     uint64_t at;
     const gw_span_shared &s = batch.s;
     const gw_span_in &t = batch.tensor[gw_find_tile(batch, &at)];
     const uint32_t span = gw_span_left(t.count, at, s.tile);
-    const uint32_t quick = gw_aligned_to(t.in, sizeof(Q)) ? span / BLOCK : 0;
-    uint32_t left = ~0u << quick;
+    const int quick = gw_aligned_to(t.in, sizeof(Q)) && (!NINE || gw_aligned_to(t.payload, 16));
+    const uint32_t blocks = quick ? span / BLOCK : 0;
+    uint32_t left = ~0u << blocks;
     if (at == 0 && threadIdx.x == 0) {
         t.result->written = t.bytes;
     }
-    if (quick != 0) {
-        left |= encode_quickly<NINE, Q>(images[0], images[1], s, t, at, quick);
+    if (blocks != 0) {
+        left |= encode_quickly<NINE, Q>(images[threadIdx.x / 32], s, t, at, blocks);
     }
 #pragma unroll 1
     for (uint32_t i = 0; i * BLOCK < span; i++, at += BLOCK) {
-        if (left >> i & 1) {
+        if (__syncthreads_or(left >> i & 1)) {
             const uint64_t index = t.first + at;
             const uint32_t m = span - i * BLOCK < BLOCK ? span - i * BLOCK : (uint32_t)BLOCK;
             float x[GW_OWN];
             gw_read_quads<GW_IN_PAIRS>(x, t.in, s.dtype, at, m, BLOCK);
-            __syncthreads(); /* the images are free */
             encode_block<0, NINE>(
                 images[0], x, s, t, at, m, gw_random_pair_at(t.key, index),
                 gw_random_number(index + gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 0)));
@@ -515,15 +550,8 @@ struct start_encode {
 struct start_decode {
     const gw_cuda_call *call;
 
-    template <int N, int P>
-    void operator()(const gw_decode_batch<N, P> &batch, uint32_t tiles) const
+    template <class B> void operator()(const B &batch, uint32_t tiles) const
     {
-        typedef gw_decode_batch<N, P> B;
-        if (N == 1 && call->value[BITS] == 8 && gw_rolls(batch, eight_rolled::SLOTS)) {
-            GW_LAUNCH(roll8_kernel, (tiles + GW_ROLL - 1) / GW_ROLL, THREADS,
-                      batch.abreast * batch.stride, call->stream, batch);
-            return;
-        }
         void (*const kernel)(B) = call->value[BITS] == 9 ? decode9_kernel<B> : decode8_kernel<B>;
         GW_LAUNCH(kernel, tiles, THREADS, batch.abreast * batch.stride, call->stream, batch);
     }

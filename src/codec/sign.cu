@@ -79,10 +79,7 @@ __global__ void __launch_bounds__(512, FEEDBACK ? 2 : 3)
  * j + 32, … as the wire has it, and the signs of 32 numbers side by side are a vote. What has come is summed while the
  * rest is on its way. */
 enum { LONG = 4096, ROWS = LONG / 32, PART = 32 /* rows copied as one */, PARTS = ROWS / PART };
-#ifndef SWARPS
-#define SWARPS 1
-#endif
-enum { STREAM_WARPS = SWARPS, FED_WARPS = 1 };
+enum { STREAM_WARPS = 2, FED_WARPS = 1 };
 
 GW_DEVICE float widen(float x, gw_dtype)
 {
@@ -190,7 +187,15 @@ template <class T> GW_DEVICE void bring_part(T *shared, const T *from, uint32_t 
 {
     enum { EACH = 16 / sizeof(T) }; /* numbers of a copy */
     const int aligned = gw_aligned_to(from, 16);
+    if (aligned && left >= 32 * PART) {
 #pragma unroll
+        for (uint32_t i = 0; i < PART / EACH; i++) {
+            const uint32_t at = EACH * (32 * i + threadIdx.x % 32);
+            gw_copy16(shared + at, from + at);
+        }
+        return;
+    }
+#pragma unroll 1
     for (uint32_t i = 0; i < PART / EACH; i++) {
         const uint32_t at = EACH * (32 * i + threadIdx.x % 32);
         if (aligned && at + EACH <= left) {
