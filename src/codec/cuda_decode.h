@@ -163,14 +163,13 @@ template <class C, class B> GW_DEVICE void gw_decode_tile(const B &batch)
     gw_decode_tile<C>(batch, index, at, gw_span_left(batch.tensor[index].count, at, batch.s.tile));
 }
 
-/* The sum of many payloads of one large tensor: a block goes over GW_ROLL tiles, and as soon as a payload's words have been added asks
- * for those that come next in their place, so that as many as fit into registers are always on their way. R has, beside what C
- * has:
+/* The sum of many payloads of one large tensor: a block goes over about GW_ROLL tiles, as far apart as there are blocks, and as soon as
+ * a payload's words have been added asks for those that come next in their place, so that as many as fit into registers are
+ * always on their way. R says how:
  *   R::slot, R::SLOTS         a thread's words of one payload's tile; how many payloads are in registers
  *   R::LAYOUT                 of the thread's numbers
- *   R::whole(count)           elements of a tensor in tiles that can be done so
- *   R::load(&slot, payload, at), R::add(sum, &slot, payload, at)
- * The last tiles are gw_decode_tile's. */
+ *   R::load(&slot, payload, at), R::add(sum, &slot)
+ * A last tile that is not whole is gw_decode_tile's. */
 #ifdef GW_EMULATED
 enum { GW_ROLL = 4, GW_ROLL_LEAST = 2 /* tiles; a processor is slow */ };
 #else
@@ -188,20 +187,18 @@ template <class R, class C, class B> GW_DEVICE void gw_roll(const B &batch)
 {
     const gw_span_out &t = batch.tensor[0];
     const uint8_t *const *payload = batch.payload;
-    const uint64_t whole = R::whole(t.count), span = (uint64_t)GW_ROLL * GW_TILE;
-    uint64_t at = blockIdx.x * span;
-    const uint64_t stop = t.count < at + span ? t.count : at + span;
-    uint32_t tiles = at < whole ? (uint32_t)(((whole < stop ? whole : stop) - at) / GW_TILE) : 0;
+    const uint64_t whole = t.count / GW_TILE * GW_TILE, step = (uint64_t)gridDim.x * GW_TILE;
+    uint64_t at = (uint64_t)blockIdx.x * GW_TILE;
     const uint32_t n = batch.n_payloads;
     int sound = 1;
-    if (tiles != 0) {
+    if (at < whole) {
         typename R::slot slots[R::SLOTS];
 #pragma unroll
         for (int p = 0; p < R::SLOTS; p++) {
             R::load(&slots[p], payload[p], at);
         }
 #pragma unroll 1
-        for (; tiles > 0; tiles--) {
+        for (; at < whole; at += step) {
             float sum[GW_OWN];
 #pragma unroll
             for (int i = 0; i < GW_OWN; i++) {
@@ -209,28 +206,25 @@ template <class R, class C, class B> GW_DEVICE void gw_roll(const B &batch)
             }
 #pragma unroll 1
             for (uint32_t first = 0; first < n; first += R::SLOTS) {
-                const int last = first + R::SLOTS >= n, more = !last || tiles > 1;
+                const int last = first + R::SLOTS >= n, more = !last || at + step < whole;
                 const uint8_t *const *next = payload + (last ? 0 : first + R::SLOTS);
-                const uint64_t then = last ? at + GW_TILE : at;
+                const uint64_t then = last ? at + step : at;
 #pragma unroll
                 for (int p = 0; p < R::SLOTS; p++) {
-                    sound &= R::add(sum, &slots[p], payload[first + (uint32_t)p], at);
+                    sound &= R::add(sum, &slots[p]);
                     if (more) {
                         R::load(&slots[p], next[p], then);
                     }
                 }
             }
             gw_write_sum<R::LAYOUT>(sum, batch, t, at, GW_TILE);
-            at += GW_TILE;
         }
     }
     if (!sound) {
         gw_blame(t.result, GW_ERR_CORRUPT);
     }
-#pragma unroll 1
-    for (; at < stop; at += GW_TILE) {
-        __syncthreads();
-        gw_decode_tile<C>(batch, 0, at, gw_span_left(t.count, at, GW_TILE));
+    if (at < t.count) {
+        gw_decode_tile<C>(batch, 0, at, (uint32_t)(t.count - at));
     }
 }
 

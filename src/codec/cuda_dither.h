@@ -397,10 +397,6 @@ template <class L> struct gw_dither_rolled {
     typedef struct slot {
         uint32_t scale, codes[2];
     } slot;
-    GW_DEVICE uint64_t whole(uint64_t count)
-    {
-        return count / GW_TILE * GW_TILE;
-    }
     GW_DEVICE void load(slot *v, const uint8_t *payload, uint64_t at)
     {
         const uint32_t *bucket =
@@ -409,7 +405,7 @@ template <class L> struct gw_dither_rolled {
         v->codes[0] = __ldcs(bucket + 1 + threadIdx.x % 32);
         v->codes[1] = __ldcs(bucket + 33 + threadIdx.x % 32);
     }
-    GW_DEVICE int add(float sum[GW_OWN], const slot *v, const uint8_t *, uint64_t)
+    GW_DEVICE int add(float sum[GW_OWN], const slot *v)
     {
         const uint32_t halves = threadIdx.x % 2 ? 0x3276 : 0x5410;
         const int right = gw_scale_is_sound(v->scale);

@@ -193,7 +193,7 @@ template <class B> GW_DEVICE void decode_at_once(const B &batch, uint32_t index,
     gw_write_sum<GW_IN_OCTETS>(sum, batch, t, at, batch.s.tile);
 }
 
-/* The sum of eight payloads of one large tensor: a block goes over GW_ROLL buckets, the words of the next on their way. A thread reads the
+/* The sum of eight payloads of one large tensor: a block goes over about GW_ROLL buckets, the words of the next on their way. A thread reads the
  * same word of four payloads and writes four words of one octet each, byte p being payload p's, to shared memory. */
 enum { EIGHT = 8, LONG_TILE = 4096, SHELF = 128 + 8 /* words: neither writing nor reading meets in a bank */ };
 
@@ -259,29 +259,28 @@ __global__ void __launch_bounds__(256, 5) roll_kernel(const __grid_constant__ B 
 {
     __shared__ shelf shelves[2];
     const gw_span_out &t = batch.tensor[0];
-    uint64_t bucket = (uint64_t)blockIdx.x * GW_ROLL;
-    const uint64_t whole = t.count / LONG_TILE, end = bucket + GW_ROLL;
+    const uint64_t whole = t.count / LONG_TILE;
+    uint64_t bucket = blockIdx.x;
     eight_words v = {{0, 0, 0, 0}, 0};
     int sound = 1;
     if (bucket < whole) {
         load_eight(&v, batch.payload, bucket);
     }
 #pragma unroll 1
-    for (uint32_t i = 0; bucket < whole && bucket < end; i ^= 1) {
+    for (uint32_t i = 0; bucket < whole; i ^= 1, bucket += gridDim.x) {
         float sum[GW_OWN];
         sound &= shelve_eight(&shelves[i], &v);
-        if (bucket + 1 < whole && bucket + 1 < end) {
-            load_eight(&v, batch.payload, bucket + 1);
+        if (bucket + gridDim.x < whole) {
+            load_eight(&v, batch.payload, bucket + gridDim.x);
         }
         __syncthreads();
         take_eight(sum, &shelves[i]);
         gw_write_sum<GW_IN_OCTETS>(sum, batch, t, bucket * LONG_TILE, LONG_TILE);
-        bucket++;
     }
     if (!sound) {
         gw_blame(t.result, GW_ERR_CORRUPT);
     }
-    if (bucket < end && bucket * LONG_TILE < t.count) {
+    if (bucket * LONG_TILE < t.count) {
         gw_decode_tile<signs>(batch, 0, bucket * LONG_TILE,
                               (uint32_t)(t.count - bucket * LONG_TILE));
     }

@@ -304,15 +304,15 @@ GW_DEVICE uint32_t image9(uint32_t *image, const uint32_t high[GW_OWN / 2])
 }
 
 /* Of the signs. Neighbours have quads side by side: of the four octets each writes two. */
-GW_DEVICE void image_signs(uint32_t *image, uint32_t nibbles, uint32_t m, uint32_t thread)
+GW_DEVICE void image_signs(uint32_t *image, uint32_t nibbles, uint32_t m)
 {
-    const uint32_t lane = thread % 32, other = __shfl_xor_sync(0xFFFFFFFFu, nibbles, 1);
+    const uint32_t lane = threadIdx.x % 32, other = __shfl_xor_sync(0xFFFFFFFFu, nibbles, 1);
     const uint32_t octets = lane % 2 == 0 ? nibbles | other << 4 : other | nibbles << 4;
 #pragma unroll
     for (uint32_t q = 0; q < 2; q++) {
         const uint32_t which = lane % 2 * 2 + q; /* quads 0 and 1, or 2 and 3 */
         const uint32_t quad =
-            gw_quad_at<GW_IN_PAIRS>(thread & ~1u, 0) + lane % 2 * 256 + q * 16;
+            gw_quad_at<GW_IN_PAIRS>(threadIdx.x & ~1u, 0) + lane % 2 * 256 + q * 16;
         ((uint8_t *)image)[m + quad / 8] = (uint8_t)(octets >> 8 * which);
     }
 }
@@ -351,7 +351,7 @@ GW_DEVICE void encode9(uint32_t *image, float x[GW_OWN], const gw_span_shared &s
     if (m != BLOCK) {
         __syncthreads(); /* exponents behind the end lie where the signs go */
     }
-    image_signs(image, nibbles, m, threadIdx.x);
+    image_signs(image, nibbles, m);
     __syncthreads();
     put9(t.payload + at + at / 8, image, m);
 }
@@ -389,60 +389,9 @@ __global__ void __launch_bounds__(THREADS, 4)
 }
 
 /* Without feedback a thread block goes over some blocks of the wire, reading the next before it writes one. It takes it that all
- * numbers are small, so that no warp needs another: a warp's 512 numbers go to its own image and from there to the payload. Blocks
- * where that was wrong are done again in the end. Images alternate. */
-enum { STREAM = 4, WARP_IMAGE = 512 / 4 + 64 / 4 + 4 }; /* words */
-
-/* 512 bytes to any place. */
-GW_DEVICE void put_row(uint8_t *to, const uint32_t *image)
-{
-    const uint32_t lane = threadIdx.x % 32, head = (0u - (uint32_t)(uintptr_t)to) & 3;
-    uint32_t *out = (uint32_t *)(to + head) + lane;
-#pragma unroll
-    for (uint32_t i = 0; i < 4; i++) {
-        if (i < 3 || head == 0 || lane < 31) {
-            __stcs(out + 32 * i, __funnelshift_r(image[32 * i + lane], image[32 * i + lane + 1],
-                                                 8 * head));
-        }
-    }
-    if (head != 0 && lane < 4) {
-        const uint32_t i = lane < head ? lane : 508 + lane;
-        to[i] = ((const uint8_t *)image)[i];
-    }
-}
-
-/* The warp's part of a whole block whose payload begins at `to`; of bits=9 that is a multiple of 16. */
-template <int NINE>
-GW_DEVICE void put_quickly(uint8_t *to, uint32_t *image, const uint32_t high[GW_OWN / 2])
-{
-    const uint32_t lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-    uint32_t nibbles = 0;
-#pragma unroll
-    for (int q = 0; q < 4; q++) {
-        uint32_t *word = image + gw_quad_at<GW_IN_PAIRS>(lane, q) / 4, some;
-        if (!NINE) {
-            *word = fold_small(high + 2 * q);
-            continue;
-        }
-        *word = exponents_of(high + 2 * q);
-        nibbles |= (signs_of(high + 2 * q, *word, &some) * 0x00204081u >> 28) << 8 * q;
-    }
-    if (NINE) {
-        image_signs(image, nibbles, 512, lane);
-    }
-    __syncwarp();
-    if (!NINE) {
-        put_row(to + 1 + 512 * warp, image);
-        if (threadIdx.x == 0) {
-            *to = 1;
-        }
-        return;
-    }
-    __stcs((uint4 *)to + 32 * warp + lane, ((const uint4 *)image)[lane]);
-    if (lane < 4) {
-        __stcs((uint4 *)(to + BLOCK) + 4 * warp + lane, ((const uint4 *)image)[32 + lane]);
-    }
-}
+ * numbers are small; blocks where that was wrong are done again in the end. Images alternate, so that one barrier a block is
+ * enough. */
+enum { STREAM = 4 };
 
 GW_DEVICE void widen(float x[4], uint4 raw, gw_dtype)
 {
@@ -460,8 +409,8 @@ GW_DEVICE void widen(float x[4], uint2 raw, gw_dtype dtype)
 
 /* The span's whole blocks, aligned; Q is a quad as it lies in memory. Returns in which the thread has a large number, a bit each. */
 template <int NINE, class Q>
-GW_DEVICE uint32_t encode_quickly(uint32_t *images, const gw_span_shared &s, const gw_span_in &t,
-                                  uint64_t at, uint32_t blocks)
+GW_DEVICE uint32_t encode_quickly(uint32_t *image, uint32_t *image_after, const gw_span_shared &s,
+                                  const gw_span_in &t, uint64_t at, uint32_t blocks)
 {
     const uint32_t first = gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 0);
     const Q *from = (const Q *)t.in + (at + first) / 4;
@@ -485,7 +434,20 @@ GW_DEVICE uint32_t encode_quickly(uint32_t *images, const gw_span_shared &s, con
             raw[0] = __ldcs(from), raw[1] = __ldcs(from + 4);
             raw[2] = __ldcs(from + 64), raw[3] = __ldcs(from + 68);
         }
-        put_quickly<NINE>(to, images + i % 2 * WARP_IMAGE, high);
+        if (NINE) {
+            image_signs(image, image9(image, high), BLOCK);
+        } else {
+            image8(image, high);
+        }
+        __syncthreads();
+        if (NINE) {
+            put9(to, image, BLOCK);
+        } else {
+            put8(to, image);
+        }
+        uint32_t *const now = image;
+        image = image_after;
+        image_after = now;
         to += NINE ? BLOCK + BLOCK / 8 : BLOCK + 1;
         number += BLOCK / 2;
         if (number < BLOCK / 2) { /* another pair from here on */
@@ -502,20 +464,18 @@ template <int N, int NINE, class Q>
 __global__ void __launch_bounds__(THREADS, NBLOCKS)
     stream_kernel(const __grid_constant__ gw_encode_batch<N> batch)
 {
-    __shared__ __align__(16) uint32_t images[WARPS][2 * WARP_IMAGE];
-    static_assert(sizeof images >= 4 * (IMAGE9 + 4), "one image of a block, too");
+    __shared__ __align__(16) uint32_t images[2][NINE ? IMAGE9 + 4 : IMAGE8];
     uint64_t at;
     const gw_span_shared &s = batch.s;
     const gw_span_in &t = batch.tensor[gw_find_tile(batch, &at)];
     const uint32_t span = gw_span_left(t.count, at, s.tile);
-    const int quick = gw_aligned_to(t.in, sizeof(Q)) && (!NINE || gw_aligned_to(t.payload, 16));
-    const uint32_t blocks = quick ? span / BLOCK : 0;
+    const uint32_t blocks = gw_aligned_to(t.in, sizeof(Q)) ? span / BLOCK : 0;
     uint32_t left = ~0u << blocks;
     if (at == 0 && threadIdx.x == 0) {
         t.result->written = t.bytes;
     }
     if (blocks != 0) {
-        left |= encode_quickly<NINE, Q>(images[threadIdx.x / 32], s, t, at, blocks);
+        left |= encode_quickly<NINE, Q>(images[0], images[1], s, t, at, blocks);
     }
 #pragma unroll 1
     for (uint32_t i = 0; i * BLOCK < span; i++, at += BLOCK) {

@@ -211,22 +211,22 @@ template <class T> GW_DEVICE void bring_part(T *shared, const T *from, uint32_t 
 
 /* A part of a bucket that has come: its signs are written, the lane's sum goes on. */
 template <class T, int FEEDBACK>
-GW_DEVICE void take_part(float *sum, const T *g, const float *r, const gw_span_shared &s,
-                         const gw_span_in &t, const bucket &b, uint32_t row)
+GW_DEVICE void take_part(float *sum, const T *g, const float *r, gw_dtype dtype, uint8_t *to,
+                         uint32_t m, uint32_t row)
 {
     const uint32_t lane = threadIdx.x % 32;
     uint32_t signs = 0;
-    if (32 * row >= b.m) {
+    if (32 * row >= m) {
         return;
     }
     __syncwarp();
 #pragma unroll
     for (uint32_t i = 0; i < PART; i++) {
         const uint32_t at = 32 * (row + i) + lane;
-        const float x = widen(g[at], s.dtype);
+        const float x = widen(g[at], dtype);
         take_row(FEEDBACK ? x + r[at] : x, lane == i, sum, &signs);
     }
-    put_signs(bucket_bytes(t, b), row, b.m, signs);
+    put_signs(to, row, m, signs);
 }
 
 /* r′ of a bucket. */
@@ -258,26 +258,17 @@ GW_DEVICE void put_after(float *after, const T *g, const float *r, gw_dtype dtyp
     }
 }
 
-template <class T, int FEEDBACK, class B>
-__global__ void __launch_bounds__(32 * (FEEDBACK ? FED_WARPS : STREAM_WARPS))
-    stream_kernel(const __grid_constant__ B batch)
+/* b.m is `m`: a constant where the bucket is whole. */
+template <class T, int FEEDBACK>
+GW_DEVICE void encode_bucket(uint8_t *memory, const gw_span_shared &s, const gw_span_in &t,
+                             const bucket &b, uint32_t m)
 {
-    GW_DYNAMIC_SHARED(memory); /* of each warp the residual's part of its bucket, then the gradient's */
-    uint32_t index;
-    const bucket b = bucket_of(batch, &index);
-    const gw_span_in &t = batch.tensor[index];
-    if (b.m == 0) {
-        if (t.count == 0 && threadIdx.x == 0) {
-            t.result->written = t.bytes;
-        }
-        return;
-    }
-    uint8_t *mine = memory + threadIdx.x / 32 * LONG * (sizeof(T) + (FEEDBACK ? 4 : 0));
-    T *g = (T *)(mine + (FEEDBACK ? 4 * LONG : 0));
-    float *r = (float *)mine, sum = 0;
+    T *g = (T *)(memory + (FEEDBACK ? 4 * LONG : 0));
+    float *r = (float *)memory, sum = 0;
+    uint8_t *to = bucket_bytes(t, b);
 #pragma unroll
     for (uint32_t part = 0; part < PARTS; part++) {
-        const uint32_t at = 32 * PART * part, left = at < b.m ? b.m - at : 0;
+        const uint32_t at = 32 * PART * part, left = at < m ? m - at : 0;
         if (left != 0) {
             bring_part(g + at, (const T *)t.in + b.at + at, left);
             if (FEEDBACK) {
@@ -287,18 +278,36 @@ __global__ void __launch_bounds__(32 * (FEEDBACK ? FED_WARPS : STREAM_WARPS))
         gw_copies_close();
     }
     gw_copies_come<3>();
-    take_part<T, FEEDBACK>(&sum, g, r, batch.s, t, b, 0);
+    take_part<T, FEEDBACK>(&sum, g, r, s.dtype, to, m, 0);
     gw_copies_come<2>();
-    take_part<T, FEEDBACK>(&sum, g, r, batch.s, t, b, PART);
+    take_part<T, FEEDBACK>(&sum, g, r, s.dtype, to, m, PART);
     gw_copies_come<1>();
-    take_part<T, FEEDBACK>(&sum, g, r, batch.s, t, b, 2 * PART);
+    take_part<T, FEEDBACK>(&sum, g, r, s.dtype, to, m, 2 * PART);
     gw_copies_come<0>();
-    take_part<T, FEEDBACK>(&sum, g, r, batch.s, t, b, 3 * PART);
-    const float scale = scale_from(sum, batch.s, t, b);
+    take_part<T, FEEDBACK>(&sum, g, r, s.dtype, to, m, 3 * PART);
+    const float scale = scale_from(sum, s, t, b);
     if (FEEDBACK) {
-        put_after(t.after + b.at, g, r, batch.s.dtype, scale, b.m);
+        put_after(t.after + b.at, g, r, s.dtype, scale, m);
     }
     put_scale(t, b, scale);
+}
+
+template <class T, int FEEDBACK, class B>
+__global__ void __launch_bounds__(32 * (FEEDBACK ? FED_WARPS : STREAM_WARPS))
+    stream_kernel(const __grid_constant__ B batch)
+{
+    GW_DYNAMIC_SHARED(memory); /* of each warp: the residual of its bucket, then the gradient */
+    uint32_t index;
+    const bucket b = bucket_of(batch, &index);
+    const gw_span_in &t = batch.tensor[index];
+    uint8_t *mine = memory + threadIdx.x / 32 * LONG * (sizeof(T) + (FEEDBACK ? 4 : 0));
+    if (b.m == LONG) {
+        encode_bucket<T, FEEDBACK>(mine, batch.s, t, b, LONG);
+    } else if (b.m != 0) {
+        encode_bucket<T, FEEDBACK>(mine, batch.s, t, b, b.m);
+    } else if (t.count == 0 && threadIdx.x == 0) {
+        t.result->written = t.bytes;
+    }
 }
 
 struct start {
