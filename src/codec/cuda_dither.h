@@ -166,10 +166,11 @@ GW_DEVICE uint32_t gw_quick_codes(const float x[8], float factor, gw_random_pair
     uint32_t all = 0;
 #pragma unroll
     for (uint32_t j = 0; j < 4; j++) {
-        const uint32_t word = gw_random_word(k, number + j), a = gw_bits(x[j]), b = gw_bits(x[4 + j]);
+        const uint32_t word = gw_random_word(k, number + j), a = gw_bits(x[j]),
+                       b = gw_bits(x[4 + j]);
         const uint32_t va = L::quick(gw_float(a & GW_ABS_MASK), factor) + (word >> 9);
-        const uint32_t vb = L::quick(gw_float(b & GW_ABS_MASK), factor) +
-                            (__byte_perm(word, 0, 0x1032) >> 9);
+        const uint32_t vb =
+            L::quick(gw_float(b & GW_ABS_MASK), factor) + (__byte_perm(word, 0, 0x1032) >> 9);
         const uint32_t level = gw_min2(__byte_perm(va, vb, 0x7632), L::MOST * 0x10001u);
         const uint32_t code =
             (level & ~0x04000400u) | (__byte_perm(a, b, 0x7632) >> 5 & 0x04000400u);

@@ -25,21 +25,28 @@ GW_DEVICE void add_codes(float sum[4], uint32_t codes, float unit)
 /* The thread's codes of a payload added; 0 if the base is none. */
 GW_DEVICE int add_eight(float sum[GW_OWN], const uint32_t codes[4], uint32_t base)
 {
-    const int right = base >= 1 && base <= 128;
-    const float unit = gw_float(right ? (base + 126) << GW_MANT_BITS : GW_NAN_BITS);
     uint32_t odd = 0;
 #pragma unroll
     for (int q = 0; q < 4; q++) {
         odd |= codes[q] & ~((codes[q] & 0x7F7F7F7Fu) + 0x7F7F7F7Fu); /* 0x80: not finite */
-        add_codes(sum + 4 * q, codes[q], unit);
+    }
+    if (base < 1 || base > 128) {
+        gw_all_nan(sum);
+        return 0;
     }
     if ((odd & 0x80808080u) != 0) {
 #pragma unroll
         for (int i = 0; i < GW_OWN; i++) {
-            sum[i] = (codes[i / 4] >> 8 * (i % 4) & 0xFF) == 0x80 ? gw_float(GW_NAN_BITS) : sum[i];
+            sum[i] += gw_natural_value8((uint8_t)(codes[i / 4] >> 8 * (i % 4)), base);
         }
+        return 1;
     }
-    return right;
+    const float unit = gw_float((base + 126) << GW_MANT_BITS);
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+        add_codes(sum + 4 * q, codes[q], unit);
+    }
+    return 1;
 }
 
 struct eight {

@@ -195,7 +195,11 @@ template <class B> GW_DEVICE void decode_at_once(const B &batch, uint32_t index,
 
 /* The sum of eight payloads of one large tensor: a block goes over about GW_ROLL buckets, the words of the next on their way. A thread reads the
  * same word of four payloads and writes four words of one octet each, byte p being payload p's, to shared memory. */
-enum { EIGHT = 8, LONG_TILE = 4096, SHELF = 128 + 8 /* words: neither writing nor reading meets in a bank */ };
+enum {
+    EIGHT = 8,
+    LONG_TILE = 4096,
+    SHELF = 128 + 8 /* words: neither writing nor reading meets in a bank */
+};
 
 typedef struct shelf {
     uint32_t octets[2][4][SHELF]; /* four payloads; octet mod 4; octet / 4 */

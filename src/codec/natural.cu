@@ -19,7 +19,8 @@ GW_DEVICE int round_all(uint32_t high[GW_OWN / 2], const float x[GW_OWN], gw_ran
                         uint32_t number)
 {
     uint32_t any = 0;
-    float nan = 0; /* if a number is, or infinite, or far beyond 2: its sum's upper half may not show it */
+    float nan =
+        0; /* if a number is, or infinite, or far beyond 2: its sum's upper half may not show it */
 #pragma unroll
     for (int p = 0; p < 2; p++) {
         uint32_t v[8];
@@ -208,23 +209,28 @@ GW_DEVICE int encode_large(uint32_t *image, const uint32_t high[GW_OWN / 2], con
     return by_core;
 }
 
-/* A whole block's 4097 bytes, from the last of image[0] on. A warp writes whole lines of 128 bytes, wherever the block begins. */
-GW_DEVICE void put8(uint8_t *to, const uint32_t *image)
+/* Where the image of a whole block lies in its memory, in words, so that what goes to 16 bytes of the payload is found from a multiple
+ * of 16 on, but for the shift of bytes. */
+GW_DEVICE uint32_t place_of(const uint8_t *to)
 {
-    const uint32_t me = threadIdx.x, before = (uint32_t)(uintptr_t)to & 127;
-    const uint32_t shift = 8 * ((3 - before) & 3), head = (0u - before) & 3, tail = (before + 1) & 3;
-    const uint32_t *from = image + (((int)(4 * me + 3) - (int)before) >> 2);
-    uint32_t *out = (uint32_t *)(to - before) + me;
-#pragma unroll
-    for (uint32_t i = 0; i < 5; i++) {
-        if (i == 0 ? 4 * me >= before : i < 4 || 4 * me + 3 <= before) {
-            __stcs(out + i * THREADS,
-                   __funnelshift_r(from[i * THREADS], from[i * THREADS + 1], shift));
-        }
+    return ((uint32_t)(uintptr_t)to & 15) / 4;
+}
+
+/* A whole block's 4097 bytes, from the last of the image's first word on. */
+GW_DEVICE void put8(uint8_t *to, const uint32_t *memory)
+{
+    const uint32_t me = threadIdx.x, before = (uint32_t)(uintptr_t)to & 15;
+    const uint32_t head = (0u - before) & 15, shift = 8 * ((3 - before) & 3);
+    if (me != 0 || head == 0) {
+        const uint4 v = ((const uint4 *)memory)[me];
+        const uint32_t next = memory[4 * me + 4];
+        __stcs((uint4 *)(to - before) + me,
+               make_uint4(__funnelshift_r(v.x, v.y, shift), __funnelshift_r(v.y, v.z, shift),
+                          __funnelshift_r(v.z, v.w, shift), __funnelshift_r(v.w, next, shift)));
     }
-    if (me < head + tail) {
-        const uint32_t i = me < head ? me : BLOCK + 1 - head - tail + me;
-        to[i] = ((const uint8_t *)image)[3 + i];
+    if (me <= head + before) { /* before the first 16 bytes that are whole, and behind the last */
+        const uint32_t i = me < head ? me : BLOCK - before + me - head;
+        to[i] = ((const uint8_t *)(memory + place_of(to)))[3 + i];
     }
 }
 
@@ -248,12 +254,13 @@ GW_DEVICE void encode8(uint32_t *image, float x[GW_OWN], const gw_span_shared &s
 {
     uint32_t high[GW_OWN / 2];
     const int large = round_all(high, x, k, number);
-    int by_core = 0;
-    image8(image, high);
-    if (__syncthreads_or(large)) {
-        by_core = encode_large<FEEDBACK>(image, high, x, s, t, at, m);
-    }
     uint8_t *to = t.payload + at + at / BLOCK;
+    uint32_t *const placed = image + (m == BLOCK ? place_of(to) : 0);
+    int by_core = 0;
+    image8(placed, high);
+    if (__syncthreads_or(large)) {
+        by_core = encode_large<FEEDBACK>(placed, high, x, s, t, at, m);
+    }
     if (m == BLOCK) {
         put8(to, image);
     } else {
@@ -380,9 +387,8 @@ __global__ void __launch_bounds__(THREADS, 4)
     const uint64_t index = t.first + at;
     float x[GW_OWN];
     gw_read_source<GW_IN_PAIRS, 1>(x, batch.s, t, at, m);
-    encode_block<1, NINE>(
-        image, x, batch.s, t, at, m, gw_random_pair_at(t.key, index),
-        gw_random_number(index + gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 0)));
+    encode_block<1, NINE>(image, x, batch.s, t, at, m, gw_random_pair_at(t.key, index),
+                          gw_random_number(index + gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 0)));
     if (at == 0 && threadIdx.x == 0) {
         t.result->written = t.bytes;
     }
@@ -437,7 +443,7 @@ GW_DEVICE uint32_t encode_quickly(uint32_t *image, uint32_t *image_after, const 
         if (NINE) {
             image_signs(image, image9(image, high), BLOCK);
         } else {
-            image8(image, high);
+            image8(image + place_of(to), high);
         }
         __syncthreads();
         if (NINE) {
@@ -457,11 +463,8 @@ GW_DEVICE uint32_t encode_quickly(uint32_t *image, uint32_t *image_after, const 
     return left;
 }
 
-#ifndef NBLOCKS
-#define NBLOCKS 4
-#endif
 template <int N, int NINE, class Q>
-__global__ void __launch_bounds__(THREADS, NBLOCKS)
+__global__ void __launch_bounds__(THREADS, 4)
     stream_kernel(const __grid_constant__ gw_encode_batch<N> batch)
 {
     __shared__ __align__(16) uint32_t images[2][NINE ? IMAGE9 + 4 : IMAGE8];

@@ -18,7 +18,7 @@
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
 #define __align__(bytes) __attribute__((aligned(bytes)))
-#define __shared__ static /* one block at a time */
+#define __shared__       static /* one block at a time */
 
 struct dim3 {
     unsigned x, y, z;
