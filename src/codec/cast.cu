@@ -14,6 +14,19 @@ GW_DEVICE float back(uint32_t bits, gw_dtype to)
                           : gw_f32_from_bf16((uint16_t)bits);
 }
 
+/* The same, but that any NaN may be any other: for numbers that are added to others. */
+GW_DEVICE float back_to_add(uint32_t bits, gw_dtype to)
+{
+#ifdef __CUDA_ARCH__
+    if (to == GW_F16) {
+        float x;
+        asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"((uint16_t)bits));
+        return x;
+    }
+#endif
+    return back(bits, to);
+}
+
 GW_DEVICE uint32_t narrow(float x, gw_dtype to)
 {
     return to == GW_F32 ? gw_bits(x) : to == GW_F16 ? gw_f16_from_f32(x) : gw_bf16_from_f32(x);
@@ -138,18 +151,25 @@ __global__ void __launch_bounds__(THREADS, 3) decode_kernel(const __grid_constan
     const gw_span_out &t = batch.tensor[index];
     const uint32_t m = gw_span_left(t.count, at, batch.s.tile);
     const uint8_t *const *payload = batch.payload + index * batch.n_payloads;
+    const uint64_t from = at * (TYPE == GW_F32 ? 4 : 2);
     float sum[GW_OWN];
-    if (batch.add) {
-        gw_read_quads<GW_IN_ROWS>(sum, t.out, batch.s.dtype, at, m, batch.s.tile);
-    }
+    if (batch.add || batch.n_payloads > 1) {
+        gw_begin_sum<GW_IN_ROWS>(sum, batch, t, at, m);
 #pragma unroll 2
-    for (uint32_t p = 0; p < batch.n_payloads; p++) {
+        for (uint32_t p = 0; p < batch.n_payloads; p++) {
+            uint32_t code[GW_OWN];
+            read_codes<TYPE>(code, payload[p] + from, m, batch.s.tile);
+#pragma unroll
+            for (int i = 0; i < GW_OWN; i++) {
+                sum[i] = sum[i] + back_to_add(code[i], (gw_dtype)TYPE);
+            }
+        }
+    } else {
         uint32_t code[GW_OWN];
-        read_codes<TYPE>(code, payload[p] + at * (TYPE == GW_F32 ? 4 : 2), m, batch.s.tile);
+        read_codes<TYPE>(code, payload[0] + from, m, batch.s.tile);
 #pragma unroll
         for (int i = 0; i < GW_OWN; i++) {
-            const float v = back(code[i], (gw_dtype)TYPE);
-            sum[i] = p == 0 && !batch.add ? v : sum[i] + v;
+            sum[i] = back(code[i], (gw_dtype)TYPE);
         }
     }
     gw_write_sum<GW_IN_ROWS, 0>(sum, batch, t, at, m);

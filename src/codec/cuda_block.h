@@ -68,6 +68,19 @@ GW_DEVICE uint32_t gw_afresh(uint32_t v)
     return v;
 }
 
+/* The smaller ones of two numbers of 16 bits each. */
+GW_DEVICE uint32_t gw_min2(uint32_t a, uint32_t b)
+{
+#ifdef __CUDA_ARCH__
+    uint32_t v;
+    asm("min.u16x2 %0, %1, %2;" : "=r"(v) : "r"(a), "r"(b));
+    return v;
+#else
+    const uint32_t low = (a & 0xFFFFu) < (b & 0xFFFFu) ? a : b, high = a >> 16 < b >> 16 ? a : b;
+    return (low & 0xFFFFu) | (high & 0xFFFF0000u);
+#endif
+}
+
 /* Sixteen bytes from device to shared memory, both aligned so, without passing through registers; there when
  * gw_copies_done and a barrier have been passed. */
 GW_DEVICE void gw_copy16(void *shared, const void *global)
@@ -77,6 +90,21 @@ GW_DEVICE void gw_copy16(void *shared, const void *global)
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(to), "l"(global) : "memory");
 #else
     memcpy(shared, global, 16);
+#endif
+}
+
+/* Closes a group of the thread's copies; of groups only the last `LEFT` may still be under way when gw_copies_come returns. */
+GW_DEVICE void gw_copies_close(void)
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.commit_group;" ::: "memory");
+#endif
+}
+
+template <int LEFT> GW_DEVICE void gw_copies_come(void)
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.wait_group %0;" ::"n"(LEFT) : "memory");
 #endif
 }
 

@@ -163,6 +163,71 @@ template <class C, class B> GW_DEVICE void gw_decode_tile(const B &batch)
     gw_decode_tile<C>(batch, index, at, gw_span_left(batch.tensor[index].count, at, batch.s.tile));
 }
 
+/* The sum of many payloads of one large tensor: a block goes over about GW_ROLL tiles, as far apart as there are blocks, and as soon as
+ * a payload's words have been added asks for those that come next in their place, so that as many as fit into registers are
+ * always on their way. R says how:
+ *   R::slot, R::SLOTS         a thread's words of one payload's tile; how many payloads are in registers
+ *   R::LAYOUT                 of the thread's numbers
+ *   R::load(&slot, payload, at), R::add(sum, &slot)
+ * A last tile that is not whole is gw_decode_tile's. */
+#ifdef GW_EMULATED
+enum { GW_ROLL = 4, GW_ROLL_LEAST = 2 /* tiles; a processor is slow */ };
+#else
+enum { GW_ROLL = 4, GW_ROLL_LEAST = 1024 };
+#endif
+
+template <int N, int P>
+static inline int gw_rolls(const gw_decode_batch<N, P> &batch, uint32_t slots)
+{
+    return batch.s.n == 1 && !batch.add && batch.n_payloads % slots == 0 &&
+           (batch.loose & 3) == 0 && batch.s.tile == GW_TILE && batch.begin[1] >= GW_ROLL_LEAST;
+}
+
+template <class R, class C, class B> GW_DEVICE void gw_roll(const B &batch)
+{
+    const gw_span_out &t = batch.tensor[0];
+    const uint8_t *const *payload = batch.payload;
+    const uint64_t whole = t.count / GW_TILE * GW_TILE, step = (uint64_t)gridDim.x * GW_TILE;
+    uint64_t at = (uint64_t)blockIdx.x * GW_TILE;
+    const uint32_t n = batch.n_payloads;
+    int sound = 1;
+    if (at < whole) {
+        typename R::slot slots[R::SLOTS];
+#pragma unroll
+        for (int p = 0; p < R::SLOTS; p++) {
+            R::load(&slots[p], payload[p], at);
+        }
+#pragma unroll 1
+        for (; at < whole; at += step) {
+            float sum[GW_OWN];
+#pragma unroll
+            for (int i = 0; i < GW_OWN; i++) {
+                sum[i] = -0.0f; /* changes nothing that is added to it */
+            }
+#pragma unroll 1
+            for (uint32_t first = 0; first < n; first += R::SLOTS) {
+                const int last = first + R::SLOTS >= n, more = !last || at + step < whole;
+                const uint8_t *const *next = payload + (last ? 0 : first + R::SLOTS);
+                const uint64_t then = last ? at + step : at;
+#pragma unroll
+                for (int p = 0; p < R::SLOTS; p++) {
+                    sound &= R::add(sum, &slots[p]);
+                    if (more) {
+                        R::load(&slots[p], next[p], then);
+                    }
+                }
+            }
+            gw_write_sum<R::LAYOUT>(sum, batch, t, at, GW_TILE);
+        }
+    }
+    if (!sound) {
+        gw_blame(t.result, GW_ERR_CORRUPT);
+    }
+    if (at < t.count) {
+        gw_decode_tile<C>(batch, 0, at, (uint32_t)(t.count - at));
+    }
+}
+
 /* Shared memory of one string of `bytes`: it begins anywhere in its first 16 bytes, and a word behind it may be read. */
 static inline uint32_t gw_string_stride(uint32_t bytes)
 {

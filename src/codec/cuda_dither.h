@@ -1,5 +1,6 @@
 /* The two dithers' kernels. The including file's L says how a number becomes a level and a level a number: L::factor,
- * L::level, L::fraction, as in its core. */
+ * L::level, L::fraction, as in its core; and for seven levels without branches L::quick, where the level's three bits stand from bit 23
+ * on, and L::MOST, the upper half of the most that it may be. */
 #ifndef GW_CUDA_DITHER_H
 #define GW_CUDA_DITHER_H
 
@@ -157,6 +158,27 @@ __global__ void __launch_bounds__(512, 2) gw_dither_encode(const __grid_constant
  * block goes over some tiles, reading the next while it works on one, and what it writes passes through no shared memory. */
 enum { GW_STREAM_TILES = 4 };
 
+/* Codes of the half's two quads where b.pre is 1, the first in the lower half. Two numbers at a time: a level stands in bits 7 … 9 of
+ * its half, the sign is put in bit 10. */
+template <class L>
+GW_DEVICE uint32_t gw_quick_codes(const float x[8], float factor, gw_random_pair k, uint32_t number)
+{
+    uint32_t all = 0;
+#pragma unroll
+    for (uint32_t j = 0; j < 4; j++) {
+        const uint32_t word = gw_random_word(k, number + j), a = gw_bits(x[j]),
+                       b = gw_bits(x[4 + j]);
+        const uint32_t va = L::quick(gw_float(a & GW_ABS_MASK), factor) + (word >> 9);
+        const uint32_t vb =
+            L::quick(gw_float(b & GW_ABS_MASK), factor) + (__byte_perm(word, 0, 0x1032) >> 9);
+        const uint32_t level = gw_min2(__byte_perm(va, vb, 0x7632), L::MOST * 0x10001u);
+        const uint32_t code =
+            (level & ~0x04000400u) | (__byte_perm(a, b, 0x7632) >> 5 & 0x04000400u);
+        all |= (j < 2 ? code >> (7 - 4 * j) : code << (4 * j - 7)) & 0x000F000Fu << 4 * j;
+    }
+    return all & ((((all & 0x77777777u) + 0x77777777u) & 0x88888888u) | 0x77777777u);
+}
+
 /* The two words of the thread's 16 numbers; the scale is the warp's. `number` is of its first random word. */
 template <class L>
 GW_DEVICE gw_quantum gw_stream_words(uint32_t words[2], const float x[GW_OWN], gw_random_pair k,
@@ -165,16 +187,20 @@ GW_DEVICE gw_quantum gw_stream_words(uint32_t words[2], const float x[GW_OWN], g
     const uint32_t own[2] = {gw_top_of(x), gw_top_of(x + 8)};
     const uint32_t top = __reduce_max_sync(0xFFFFFFFFu, own[0] > own[1] ? own[0] : own[1]);
     const gw_quantum b = gw_quantum_of<L>(top, gw_float(top), 7);
+    const float factor = L::quick_factor(b.factor);
+    const uint32_t halves = threadIdx.x % 2 ? 0x3276 : 0x5410; /* of neighbours */
 #pragma unroll
     for (int p = 0; p < 2; p++) {
-        uint32_t quad[2], low, high;
+        uint32_t both;
         if (b.pre == 1.0f) {
-            gw_codes_of<L, GW_FOUR_BITS, 1>(quad, x + 8 * p, b, 4, 7, k, number + 128 * p);
+            both = gw_quick_codes<L>(x + 8 * p, factor, k, number + 128 * p);
+            both = b.plain ? both : 0;
         } else {
+            uint32_t quad[2];
             gw_codes_of<L, GW_FOUR_BITS, 0>(quad, x + 8 * p, b, 4, 7, k, number + 128 * p);
+            both = quad[0] | quad[1] << 16;
         }
-        (void)gw_swap_octets(&low, &high, quad[0], quad[1], 0);
-        words[p] = low | high << 16;
+        words[p] = __byte_perm(both, __shfl_xor_sync(0xFFFFFFFFu, both, 1), halves);
     }
     if (top >= GW_INF_BITS) {
         gw_count_non_finite(x, result);
@@ -366,6 +392,45 @@ GW_DEVICE void gw_dither_at_once(const B &batch, uint32_t index, uint64_t at)
     gw_write_sum<GW_IN_OCTETS>(sum, batch, t, at, batch.s.tile);
 }
 
+/* For gw_roll: the same, of buckets of 512. */
+template <class L> struct gw_dither_rolled {
+    enum { SLOTS = 8, LAYOUT = GW_IN_OCTETS };
+    typedef struct slot {
+        uint32_t scale, codes[2];
+    } slot;
+    GW_DEVICE void load(slot *v, const uint8_t *payload, uint64_t at)
+    {
+        const uint32_t *bucket =
+            (const uint32_t *)(payload + (at / GW_WARP_OWNS + threadIdx.x / 32) * 260);
+        v->scale = __ldcs(bucket);
+        v->codes[0] = __ldcs(bucket + 1 + threadIdx.x % 32);
+        v->codes[1] = __ldcs(bucket + 33 + threadIdx.x % 32);
+    }
+    GW_DEVICE int add(float sum[GW_OWN], const slot *v)
+    {
+        const uint32_t halves = threadIdx.x % 2 ? 0x3276 : 0x5410;
+        const int right = gw_scale_is_sound(v->scale);
+        const float value =
+            gw_value_of<L>(gw_float(right ? v->scale : GW_NAN_BITS), threadIdx.x & 15, 4, 7);
+#pragma unroll
+        for (int h = 0; h < 2; h++) {
+            const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, v->codes[h], 1);
+            const uint32_t own = __byte_perm(v->codes[h], other, halves);
+#pragma unroll
+            for (int i = 0; i < 8; i++) {
+                sum[8 * h + i] += __shfl_sync(0xFFFFFFFFu, value, (int)(own >> 4 * i), 16);
+            }
+        }
+        return right;
+    }
+};
+
+template <class L, class B>
+__global__ void __launch_bounds__(256, 4) gw_dither_roll(const __grid_constant__ B batch)
+{
+    gw_roll<gw_dither_rolled<L>, gw_dithered<L, 4>>(batch);
+}
+
 template <class L, int SMALL, class B>
 __global__ void __launch_bounds__(512, 2) gw_dither_decode(const __grid_constant__ B batch)
 {
@@ -417,6 +482,11 @@ template <class L> struct gw_start_dither {
     {
         typedef gw_decode_batch<N, P> B;
         const uint32_t bits = batch.s.set[GW_SET_BITS];
+        if (N == 1 && bits == 4 && batch.s.set[GW_SET_SHIFT] == 9 && gw_rolls(batch, 8)) {
+            GW_LAUNCH((gw_dither_roll<L, B>), (tiles + GW_ROLL - 1) / GW_ROLL, GW_TILE / GW_OWN,
+                      batch.abreast * batch.stride, call->stream, batch);
+            return;
+        }
         void (*const kernel)(B) = bits == 4  ? gw_dither_decode<L, 4, B>
                                   : bits < 4 ? gw_dither_decode<L, 1, B>
                                              : gw_dither_decode<L, 0, B>;

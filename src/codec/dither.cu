@@ -13,6 +13,15 @@ struct levels {
     {
         return gw_dither_level(size, h, n, r);
     }
+    enum { MOST = 0x3FF }; /* level 7 and all below it, of 16 bits */
+    GW_DEVICE float quick_factor(float h)
+    {
+        return h;
+    }
+    GW_DEVICE uint32_t quick(float size, float h)
+    {
+        return gw_dither_fixed(size, h);
+    }
     GW_DEVICE float fraction(uint32_t k, uint32_t n)
     {
         return gw_dither_fraction(k, n);

@@ -1,86 +1,97 @@
-/* natural on the device: one thread block a block of 4096, whose numbers stay in registers while their largest
- * exponent is found.
+/* natural on the device: one thread block a block of 4096, whose numbers stay in registers until their largest exponent is
+ * known.
  *
- * The fast path rounds with one addition on u = 2|bits|, without its sign: u's top byte is the exponent, and the random
- * word's top 24 bits are added (of which the last is too low to carry). Threads that own a number which is not finite, overflows or
- * lies below an 8-bit block's range are done again by the core. */
-#include "codec/cuda_decode.h"
-#include "codec/natural_core.h"
+ * Rounding is one addition of 23 random bits to the number's pattern, its sign included; what is written stands in the upper
+ * half of the sum. The fast path takes it that no number reaches 2, so that a block's base is 1; one vote of the block
+ * says so, at the barrier that it needs anyway. Threads that own a number which is not finite, overflows or lies below an
+ * 8-bit block's range are done again by the core. */
+#include "codec/cuda_natural.h"
 
 /* Names of templates are the linker's business too: they stay in this file. */
 namespace
 {
-enum { BITS, THREADS = 256, WARPS = THREADS / 32, BLOCK = GW_NATURAL_BLOCK };
-static_assert((int)BLOCK == (int)GW_TILE, "a thread block is a block");
+enum { BITS, WARPS = THREADS / 32 };
+enum { IMAGE8 = BLOCK / 4 + 4, IMAGE9 = BLOCK / 4 + BLOCK / 32 }; /* words */
 
-/* The two elements of a random word. */
-GW_DEVICE uint32_t first_of(uint32_t word)
+/* The upper halves of the thread's numbers, rounded: sign, exponent, and 7 bits of no use; those of number 2i and 2i + 1
+ * in high[i]. `number` is of its first random word. Not 0 if some number is not finite or has become 2 or more. */
+GW_DEVICE int round_all(uint32_t high[GW_OWN / 2], const float x[GW_OWN], gw_random_pair k,
+                        uint32_t number)
 {
-    return word >> 8;
+    uint32_t any = 0;
+    float nan =
+        0; /* if a number is, or infinite, or far beyond 2: its sum's upper half may not show it */
+#pragma unroll
+    for (int p = 0; p < 2; p++) {
+        uint32_t v[8];
+#pragma unroll
+        for (int j = 0; j < 4; j++) {
+            const uint32_t word = gw_random_word(k, number + (uint32_t)(128 * p + j));
+            const float a = x[8 * p + j], b = x[8 * p + 4 + j];
+            v[j] = gw_bits(a) + (word >> 9);
+            v[4 + j] = gw_bits(b) + (__byte_perm(word, 0, 0x1032) >> 9);
+            nan = fmaf(a, b, nan);
+        }
+#pragma unroll
+        for (int i = 0; i < 4; i++) {
+            high[4 * p + i] = __byte_perm(v[2 * i], v[2 * i + 1], 0x7632);
+            any |= high[4 * p + i];
+        }
+    }
+    return (any & 0x40004000u) != 0 || nan != nan;
 }
 
-GW_DEVICE uint32_t second_of(uint32_t word)
-{
-    return __byte_perm(word, 0, 0x4103); /* rotated by 16, then shifted by 8 */
-}
-
-/* u of the thread's numbers, rounded; returns the largest. */
-GW_DEVICE uint32_t round_all(uint32_t u[GW_OWN], const float x[GW_OWN], gw_random_pair k,
-                             uint64_t index)
+/* The largest rounded exponent of a thread that had something to say; 255 if a number is not finite. */
+GW_DEVICE uint32_t largest_of(const uint32_t high[GW_OWN / 2], const float x[GW_OWN])
 {
     uint32_t top = 0;
 #pragma unroll
-    for (int p = 0; p < 2; p++) {
-        const uint32_t number =
-            gw_random_number(index + gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 2 * p));
-#pragma unroll
-        for (int j = 0; j < 4; j++) {
-            const uint32_t word = gw_random_word(k, number + (uint32_t)j);
-            const int a = 8 * p + j, b = a + 4;
-            const uint32_t two_a = gw_bits(x[a]) << 1, two_b = gw_bits(x[b]) << 1;
-            u[a] = (two_a < 0xFF000000u ? two_a : 0xFF000000u) + first_of(word);
-            u[b] = (two_b < 0xFF000000u ? two_b : 0xFF000000u) + second_of(word);
-            top = u[a] > top ? u[a] : top;
-            top = u[b] > top ? u[b] : top;
-        }
+    for (int i = 0; i < GW_OWN; i++) {
+        const uint32_t e = high[i / 2] >> (i % 2 * 16 + 7) & 0xFF;
+        const uint32_t mine = (gw_bits(x[i]) & GW_ABS_MASK) >= GW_INF_BITS ? 255 : e;
+        top = mine > top ? mine : top;
     }
     return top;
 }
 
-/* The top bytes of four words. */
-GW_DEVICE uint32_t top_bytes(uint32_t a, uint32_t b, uint32_t c, uint32_t d)
+/* Exponents and signs of a quad, in bytes: signs of zeros too. */
+GW_DEVICE uint32_t exponents_of(const uint32_t high[2])
 {
-    return __byte_perm(__byte_perm(a, b, 0x0073), __byte_perm(c, d, 0x0073), 0x5410);
-}
-
-GW_DEVICE uint32_t exponents_of(const uint32_t u[4])
-{
-    return top_bytes(u[0], u[1], u[2], u[3]);
+    return __byte_perm(high[0] << 1, high[1] << 1, 0x7531);
 }
 
 /* 0x80 in every byte whose exponent is not zero and whose number is negative; *some: where it is not zero. */
-GW_DEVICE uint32_t signs_of(const float x[4], uint32_t exponents, uint32_t *some)
+GW_DEVICE uint32_t signs_of(const uint32_t high[2], uint32_t exponents, uint32_t *some)
 {
     *some = (((exponents & 0x7F7F7F7Fu) + 0x7F7F7F7Fu) | exponents) & 0x80808080u;
-    return top_bytes(gw_bits(x[0]), gw_bits(x[1]), gw_bits(x[2]), gw_bits(x[3])) & *some;
+    return __byte_perm(high[0], high[1], 0x7531) & *some;
 }
 
 /* Four codes of numbers that are all zero or in the range of base. */
-GW_DEVICE uint32_t fold(const float x[4], const uint32_t u[4], uint32_t less)
+GW_DEVICE uint32_t fold(const uint32_t high[2], uint32_t less)
 {
     uint32_t some;
-    const uint32_t exponents = exponents_of(u), signs = signs_of(x, exponents, &some);
+    const uint32_t exponents = exponents_of(high), signs = signs_of(high, exponents, &some);
     const uint32_t all = some | (some - (some >> 7)); /* 0xFF where it is not zero */
     return (exponents - (less & all)) | signs;
 }
 
+/* The same where no exponent reaches 128 and the base is 1. */
+GW_DEVICE uint32_t fold_small(const uint32_t high[2])
+{
+    const uint32_t a = (high[0] << 1 & 0x7FFF7FFFu) | (high[0] & 0x80008000u);
+    const uint32_t b = (high[1] << 1 & 0x7FFF7FFFu) | (high[1] & 0x80008000u);
+    const uint32_t codes = __byte_perm(a, b, 0x7531);
+    return codes & (((codes & 0x7F7F7F7Fu) + 0x7F7F7F7Fu) | 0x7F7F7F7Fu); /* no sign on a zero */
+}
+
 /* r′ of the fast path: x less the power of two it was rounded to. */
-GW_DEVICE void take_off(float x[GW_OWN], const uint32_t u[GW_OWN])
+GW_DEVICE void take_off(float x[GW_OWN], const uint32_t high[GW_OWN / 2])
 {
 #pragma unroll
     for (int i = 0; i < GW_OWN; i++) {
-        const uint32_t y = u[i] >> 1 & GW_INF_BITS;
-        x[i] = x[i] - gw_float(y != 0 ? y | (gw_bits(x[i]) & GW_SIGN_BIT) : 0);
+        const uint32_t y = (i % 2 == 0 ? high[i / 2] << 16 : high[i / 2]) & 0xFF800000u;
+        x[i] = x[i] - gw_float((y & GW_ABS_MASK) != 0 ? y : 0);
     }
 }
 
@@ -161,21 +172,18 @@ GW_DEVICE void codes_by_core(uint8_t *codes, const gw_span_shared &s, const gw_s
     }
 }
 
-/* bits=8. The image begins with the base in the last byte of its first word, so that codes are words. */
+/* bits=8, a block whose base is perhaps not 1. Returns whether the core has done the thread's numbers, and r′. */
 template <int FEEDBACK>
-GW_DEVICE void encode8(float x[GW_OWN], const gw_span_shared &s, const gw_span_in &t, uint64_t at,
-                       uint32_t m, gw_random_pair k)
+GW_DEVICE int encode_large(uint32_t *image, const uint32_t high[GW_OWN / 2], const float x[GW_OWN],
+                           const gw_span_shared &s, const gw_span_in &t, uint64_t at, uint32_t m)
 {
-    __shared__ uint32_t image[BLOCK / 4 + 2], tops[2][WARPS];
-    const uint64_t index = t.first + at;
-    const uint32_t limit = gw_natural_top(s.dtype == GW_F16);
-    uint32_t u[GW_OWN];
-    const uint32_t mine = round_all(u, x, k, index);
-    uint32_t largest = block_max(mine, tops[0]) >> 24;
+    __shared__ uint32_t tops[2][WARPS];
+    const uint32_t limit = gw_natural_top(s.dtype == GW_F16), mine = largest_of(high, x);
+    uint32_t largest = block_max(mine, tops[0]);
     int by_core = 0;
     if (largest > limit) { /* all threads of the block */
-        by_core = mine >> 24 > limit;
-        largest = block_max(by_core ? count_odd(s, t, at, m, limit) : mine >> 24, tops[1]);
+        by_core = mine > limit;
+        largest = block_max(by_core ? count_odd(s, t, at, m, limit) : mine, tops[1]);
     }
     const uint32_t base = gw_natural_base(largest);
     if (base > 1) {
@@ -191,19 +199,77 @@ GW_DEVICE void encode8(float x[GW_OWN], const gw_span_shared &s, const gw_span_i
         const uint32_t less = (base - 1) * 0x01010101u;
 #pragma unroll
         for (int q = 0; q < 4; q++) {
-            image[1 + gw_quad_at<GW_IN_PAIRS>(threadIdx.x, q) / 4] =
-                fold(x + 4 * q, u + 4 * q, less);
-        }
-        if (FEEDBACK) {
-            take_off(x, u);
-            gw_write_quads<GW_IN_PAIRS>(x, t.after, GW_F32, at, m, s.tile);
+            image[1 + gw_quad_at<GW_IN_PAIRS>(threadIdx.x, q) / 4] = fold(high + 2 * q, less);
         }
     }
     if (threadIdx.x == 0) {
         image[0] = base << 24;
     }
     __syncthreads();
-    gw_copy_out(t.payload + at + at / BLOCK, image, 3, m == 0 ? 0 : 1 + m, threadIdx.x, THREADS);
+    return by_core;
+}
+
+/* Where the image of a whole block lies in its memory, in words, so that what goes to 16 bytes of the payload is found from a multiple
+ * of 16 on, but for the shift of bytes. */
+GW_DEVICE uint32_t place_of(const uint8_t *to)
+{
+    return ((uint32_t)(uintptr_t)to & 15) / 4;
+}
+
+/* A whole block's 4097 bytes, from the last of the image's first word on. */
+GW_DEVICE void put8(uint8_t *to, const uint32_t *memory)
+{
+    const uint32_t me = threadIdx.x, before = (uint32_t)(uintptr_t)to & 15;
+    const uint32_t head = (0u - before) & 15, shift = 8 * ((3 - before) & 3);
+    if (me != 0 || head == 0) {
+        const uint4 v = ((const uint4 *)memory)[me];
+        const uint32_t next = memory[4 * me + 4];
+        __stcs((uint4 *)(to - before) + me,
+               make_uint4(__funnelshift_r(v.x, v.y, shift), __funnelshift_r(v.y, v.z, shift),
+                          __funnelshift_r(v.z, v.w, shift), __funnelshift_r(v.w, next, shift)));
+    }
+    if (me <= head + before) { /* before the first 16 bytes that are whole, and behind the last */
+        const uint32_t i = me < head ? me : BLOCK - before + me - head;
+        to[i] = ((const uint8_t *)(memory + place_of(to)))[3 + i];
+    }
+}
+
+/* bits=8. The image begins with the base in the last byte of its first word, so that codes are words. This is it for small
+ * numbers. */
+GW_DEVICE void image8(uint32_t *image, const uint32_t high[GW_OWN / 2])
+{
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+        image[1 + gw_quad_at<GW_IN_PAIRS>(threadIdx.x, q) / 4] = fold_small(high + 2 * q);
+    }
+    if (threadIdx.x == 0) {
+        image[0] = 1u << 24;
+    }
+}
+
+template <int FEEDBACK>
+GW_DEVICE void encode8(uint32_t *image, float x[GW_OWN], const gw_span_shared &s,
+                       const gw_span_in &t, uint64_t at, uint32_t m, gw_random_pair k,
+                       uint32_t number)
+{
+    uint32_t high[GW_OWN / 2];
+    const int large = round_all(high, x, k, number);
+    uint8_t *to = t.payload + at + at / BLOCK;
+    uint32_t *const placed = image + (m == BLOCK ? place_of(to) : 0);
+    int by_core = 0;
+    image8(placed, high);
+    if (__syncthreads_or(large)) {
+        by_core = encode_large<FEEDBACK>(placed, high, x, s, t, at, m);
+    }
+    if (m == BLOCK) {
+        put8(to, image);
+    } else {
+        gw_copy_out(to, image, 3, m == 0 ? 0 : 1 + m, threadIdx.x, THREADS);
+    }
+    if (FEEDBACK && !by_core) {
+        take_off(x, high);
+        gw_write_quads<GW_IN_PAIRS>(x, t.after, GW_F32, at, m, BLOCK);
+    }
 }
 
 /* bits=9, a thread's exponents, and r′, by the core; returns the quads' signs, one in each byte. */
@@ -229,38 +295,26 @@ GW_DEVICE uint32_t exponents_by_core(uint8_t *exponents, const gw_span_shared &s
     return nibbles;
 }
 
-/* bits=9: exponents, then signs; no number needs to know another. */
-template <int FEEDBACK>
-GW_DEVICE void encode9(float x[GW_OWN], const gw_span_shared &s, const gw_span_in &t, uint64_t at,
-                       uint32_t m)
+/* bits=9: exponents, then signs. Of the first; returns the quads' signs. */
+GW_DEVICE uint32_t image9(uint32_t *image, const uint32_t high[GW_OWN / 2])
 {
-    __shared__ uint32_t image[BLOCK / 4 + BLOCK / 32 + 2];
-    const uint64_t index = t.first + at;
-    const uint32_t limit = gw_natural_top(s.dtype == GW_F16), lane = threadIdx.x % 32;
-    uint32_t u[GW_OWN], nibbles = 0; /* signs of a quad in each byte */
-    if (round_all(u, x, gw_random_pair_at(t.key, index), index) >> 24 > limit) {
-        (void)count_odd(s, t, at, m, limit);
-        nibbles = exponents_by_core<FEEDBACK>((uint8_t *)image, s, t, at, m, limit);
-    } else {
+    uint32_t nibbles = 0;
 #pragma unroll
-        for (int q = 0; q < 4; q++) {
-            uint32_t some;
-            const uint32_t exponents = exponents_of(u + 4 * q);
-            const uint32_t signs = signs_of(x + 4 * q, exponents, &some);
-            image[gw_quad_at<GW_IN_PAIRS>(threadIdx.x, q) / 4] = exponents;
-            nibbles |= (signs * 0x00204081u >> 28) << 8 * q; /* bits 7, 15, 23, 31 to 28 … 31 */
-        }
-        if (FEEDBACK) {
-            take_off(x, u);
-            gw_write_quads<GW_IN_PAIRS>(x, t.after, GW_F32, at, m, s.tile);
-        }
+    for (int q = 0; q < 4; q++) {
+        uint32_t some;
+        const uint32_t exponents = exponents_of(high + 2 * q);
+        const uint32_t signs = signs_of(high + 2 * q, exponents, &some);
+        image[gw_quad_at<GW_IN_PAIRS>(threadIdx.x, q) / 4] = exponents;
+        nibbles |= (signs * 0x00204081u >> 28) << 8 * q; /* bits 7, 15, 23, 31 to 28 … 31 */
     }
-    /* Neighbours have quads side by side: of the four octets each writes two. */
-    const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, nibbles, 1);
+    return nibbles;
+}
+
+/* Of the signs. Neighbours have quads side by side: of the four octets each writes two. */
+GW_DEVICE void image_signs(uint32_t *image, uint32_t nibbles, uint32_t m)
+{
+    const uint32_t lane = threadIdx.x % 32, other = __shfl_xor_sync(0xFFFFFFFFu, nibbles, 1);
     const uint32_t octets = lane % 2 == 0 ? nibbles | other << 4 : other | nibbles << 4;
-    if (m != BLOCK) {
-        __syncthreads(); /* exponents behind the end lie where the signs go */
-    }
 #pragma unroll
     for (uint32_t q = 0; q < 2; q++) {
         const uint32_t which = lane % 2 * 2 + q; /* quads 0 and 1, or 2 and 3 */
@@ -268,277 +322,175 @@ GW_DEVICE void encode9(float x[GW_OWN], const gw_span_shared &s, const gw_span_i
             gw_quad_at<GW_IN_PAIRS>(threadIdx.x & ~1u, 0) + lane % 2 * 256 + q * 16;
         ((uint8_t *)image)[m + quad / 8] = (uint8_t)(octets >> 8 * which);
     }
-    __syncthreads();
-    gw_copy_out(t.payload + at + at / 8, image, 0, m + (m + 7) / 8, threadIdx.x, THREADS);
 }
 
-template <int N, int FEEDBACK, int NINE>
-__global__ void __launch_bounds__(THREADS, FEEDBACK ? 4 : 5)
+GW_DEVICE void put9(uint8_t *to, const uint32_t *image, uint32_t m)
+{
+    if (m == BLOCK && gw_aligned_to(to, 16)) {
+        const uint4 *from = (const uint4 *)image + threadIdx.x;
+        __stcs((uint4 *)to + threadIdx.x, *from);
+        if (threadIdx.x < IMAGE9 / 4 - THREADS) {
+            __stcs((uint4 *)to + THREADS + threadIdx.x, from[THREADS]);
+        }
+    } else {
+        gw_copy_out(to, image, 0, m + (m + 7) / 8, threadIdx.x, THREADS);
+    }
+}
+
+/* No number needs to know another. */
+template <int FEEDBACK>
+GW_DEVICE void encode9(uint32_t *image, float x[GW_OWN], const gw_span_shared &s,
+                       const gw_span_in &t, uint64_t at, uint32_t m, gw_random_pair k,
+                       uint32_t number)
+{
+    const uint32_t limit = gw_natural_top(s.dtype == GW_F16);
+    uint32_t high[GW_OWN / 2], nibbles; /* signs of a quad in each byte */
+    if (round_all(high, x, k, number) && largest_of(high, x) > limit) {
+        (void)count_odd(s, t, at, m, limit);
+        nibbles = exponents_by_core<FEEDBACK>((uint8_t *)image, s, t, at, m, limit);
+    } else {
+        nibbles = image9(image, high);
+        if (FEEDBACK) {
+            take_off(x, high);
+            gw_write_quads<GW_IN_PAIRS>(x, t.after, GW_F32, at, m, BLOCK);
+        }
+    }
+    if (m != BLOCK) {
+        __syncthreads(); /* exponents behind the end lie where the signs go */
+    }
+    image_signs(image, nibbles, m);
+    __syncthreads();
+    put9(t.payload + at + at / 8, image, m);
+}
+
+template <int FEEDBACK, int NINE>
+GW_DEVICE void encode_block(uint32_t *image, float x[GW_OWN], const gw_span_shared &s,
+                            const gw_span_in &t, uint64_t at, uint32_t m, gw_random_pair k,
+                            uint32_t number)
+{
+    if (NINE) {
+        encode9<FEEDBACK>(image, x, s, t, at, m, k, number);
+    } else {
+        encode8<FEEDBACK>(image, x, s, t, at, m, k, number);
+    }
+}
+
+/* With feedback. */
+template <int N, int NINE>
+__global__ void __launch_bounds__(THREADS, 4)
     encode_kernel(const __grid_constant__ gw_encode_batch<N> batch)
 {
+    __shared__ __align__(16) uint32_t image[NINE ? IMAGE9 + 2 : IMAGE8];
     uint64_t at;
     const gw_span_in &t = batch.tensor[gw_find_tile(batch, &at)];
     const uint32_t m = gw_span_left(t.count, at, BLOCK);
+    const uint64_t index = t.first + at;
     float x[GW_OWN];
-    gw_read_source<GW_IN_PAIRS, FEEDBACK>(x, batch.s, t, at, m);
-    if (NINE) {
-        encode9<FEEDBACK>(x, batch.s, t, at, m);
-    } else {
-        encode8<FEEDBACK>(x, batch.s, t, at, m, gw_random_pair_at(t.key, t.first + at));
-    }
+    gw_read_source<GW_IN_PAIRS, 1>(x, batch.s, t, at, m);
+    encode_block<1, NINE>(image, x, batch.s, t, at, m, gw_random_pair_at(t.key, index),
+                          gw_random_number(index + gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 0)));
     if (at == 0 && threadIdx.x == 0) {
         t.result->written = t.bytes;
     }
 }
 
-/* bits=8 without feedback: a block goes over some blocks of the wire, reading the next while it works on one. Between two
- * of them no barrier is needed: encode8's first stands between this one's image and the next one's. */
+/* Without feedback a thread block goes over some blocks of the wire, reading the next before it writes one. It takes it that all
+ * numbers are small; blocks where that was wrong are done again in the end. Images alternate, so that one barrier a block is
+ * enough. */
 enum { STREAM = 4 };
 
-template <int N>
-__global__ void __launch_bounds__(THREADS, 4)
-    stream_kernel(const __grid_constant__ gw_encode_batch<N> batch)
+GW_DEVICE void widen(float x[4], uint4 raw, gw_dtype)
 {
-    uint64_t at;
-    const gw_span_shared &s = batch.s;
-    const gw_span_in &t = batch.tensor[gw_find_tile(batch, &at)];
-    const uint64_t stop = t.count < at + s.tile ? t.count : at + s.tile;
-    uint64_t era = (t.first + at) >> 33;
-    gw_random_pair k = gw_random_pair_at(t.key, t.first + at);
-    float next[GW_OWN];
-    if (at == 0 && threadIdx.x == 0) {
-        t.result->written = t.bytes;
-    }
-    gw_read_quads<GW_IN_PAIRS>(next, t.in, s.dtype, at, gw_span_left(stop, at, BLOCK), BLOCK);
-#pragma unroll 1
-    for (; at < stop; at += BLOCK) {
-        float x[GW_OWN];
+    x[0] = gw_float(raw.x), x[1] = gw_float(raw.y), x[2] = gw_float(raw.z), x[3] = gw_float(raw.w);
+}
+
+GW_DEVICE void widen(float x[4], uint2 raw, gw_dtype dtype)
+{
 #pragma unroll
-        for (int i = 0; i < GW_OWN; i++) {
-            x[i] = next[i];
-        }
-        if (at + BLOCK < stop) {
-            gw_read_quads<GW_IN_PAIRS>(next, t.in, s.dtype, at + BLOCK,
-                                       gw_span_left(stop, at + BLOCK, BLOCK), BLOCK);
+    for (int i = 0; i < 4; i++) {
+        const uint16_t half = (uint16_t)((i < 2 ? raw.x : raw.y) >> i % 2 * 16);
+        x[i] = dtype == GW_F16 ? gw_f32_from_f16(half) : gw_f32_from_bf16(half);
+    }
+}
+
+/* The span's whole blocks, aligned; Q is a quad as it lies in memory. Returns in which the thread has a large number, a bit each. */
+template <int NINE, class Q>
+GW_DEVICE uint32_t encode_quickly(uint32_t *image, uint32_t *image_after, const gw_span_shared &s,
+                                  const gw_span_in &t, uint64_t at, uint32_t blocks)
+{
+    const uint32_t first = gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 0);
+    const Q *from = (const Q *)t.in + (at + first) / 4;
+    uint8_t *to = t.payload + at + (NINE ? at / 8 : at / BLOCK);
+    gw_random_pair k = gw_random_pair_at(t.key, t.first + at);
+    uint32_t number = gw_random_number(t.first + at + first), left = 0;
+    Q raw[4] = {__ldcs(from), __ldcs(from + 4), __ldcs(from + 64), __ldcs(from + 68)};
+#pragma unroll 1
+    for (uint32_t i = 0; i < blocks; i++) {
+        float x[GW_OWN];
+        uint32_t high[GW_OWN / 2];
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            widen(x + 4 * q, raw[q], s.dtype);
         }
         k.k0 = gw_afresh(k.k0);
         k.k1 = gw_afresh(k.k1);
-        if ((t.first + at) >> 33 != era) {
-            era = (t.first + at) >> 33;
-            k = gw_random_pair_at(t.key, t.first + at);
+        left |= round_all(high, x, k, number) ? 1u << i : 0;
+        if (i + 1 < blocks) {
+            from += BLOCK / 4;
+            raw[0] = __ldcs(from), raw[1] = __ldcs(from + 4);
+            raw[2] = __ldcs(from + 64), raw[3] = __ldcs(from + 68);
         }
-        encode8<0>(x, s, t, at, gw_span_left(stop, at, BLOCK), k);
+        if (NINE) {
+            image_signs(image, image9(image, high), BLOCK);
+        } else {
+            image8(image + place_of(to), high);
+        }
+        __syncthreads();
+        if (NINE) {
+            put9(to, image, BLOCK);
+        } else {
+            put8(to, image);
+        }
+        uint32_t *const now = image;
+        image = image_after;
+        image_after = now;
+        to += NINE ? BLOCK + BLOCK / 8 : BLOCK + 1;
+        number += BLOCK / 2;
+        if (number < BLOCK / 2) { /* another pair from here on */
+            k = gw_random_pair_at(t.key, t.first + at + s.tile);
+        }
     }
+    return left;
 }
 
-/* Four codes added to four sums. A code's value is that of base 1 times a power of two, which is exact, so that one rounding
- * is left; zero stays zero by itself. */
-GW_DEVICE void add_codes(float sum[4], uint32_t codes, float unit)
+template <int N, int NINE, class Q>
+__global__ void __launch_bounds__(THREADS, 4)
+    stream_kernel(const __grid_constant__ gw_encode_batch<N> batch)
 {
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const uint32_t top = codes << (24 - 8 * j);
-        sum[j] = fmaf(gw_float((uint32_t)((int32_t)top >> 1) & 0xBF800000u), unit, sum[j]);
-    }
-}
-
-/* The thread's codes of a payload added; 0 if the base is none. */
-GW_DEVICE int add_eight(float sum[GW_OWN], const uint32_t codes[4], uint32_t base)
-{
-    uint32_t odd = 0;
-#pragma unroll
-    for (int q = 0; q < 4; q++) {
-        odd |= codes[q] & ~((codes[q] & 0x7F7F7F7Fu) + 0x7F7F7F7Fu); /* 0x80: not finite */
-    }
-    if (base < 1 || base > 128) {
-        gw_all_nan(sum);
-        return 0;
-    }
-    if ((odd & 0x80808080u) != 0) {
-#pragma unroll
-        for (int i = 0; i < GW_OWN; i++) {
-            sum[i] += gw_natural_value8((uint8_t)(codes[i / 4] >> 8 * (i % 4)), base);
-        }
-        return 1;
-    }
-    const float unit = gw_float((base + 126) << GW_MANT_BITS);
-#pragma unroll
-    for (int q = 0; q < 4; q++) {
-        add_codes(sum + 4 * q, codes[q], unit);
-    }
-    return 1;
-}
-
-struct eight {
-    GW_DEVICE uint64_t begin(const gw_span_shared &, uint64_t at)
-    {
-        return at + at / BLOCK;
-    }
-    GW_DEVICE uint32_t bytes(const gw_span_shared &, uint32_t m)
-    {
-        return m == 0 ? 0 : m + 1;
-    }
-    GW_DEVICE int add(float sum[GW_OWN], gw_string string, const gw_span_shared &, uint32_t)
-    {
-        const uint32_t at = string.bit / 8, first = at + 1 + gw_quad_at<GW_IN_ROWS>(threadIdx.x, 0);
-        const uint32_t base = ((const uint8_t *)string.words)[at];
-        const uint32_t *words = string.words + first / 4;
-        uint32_t codes[4];
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            codes[q] = __funnelshift_r(words[32 * q], words[32 * q + 1], 8 * (first & 3));
-        }
-        return add_eight(sum, codes, base);
-    }
-};
-
-/* bits=9: four exponents, and four signs from the last bit on. */
-GW_DEVICE void add_nine(float sum[4], uint32_t exponents, uint32_t signs)
-{
-#pragma unroll
-    for (int j = 0; j < 4; j++) {
-        const uint32_t top = __byte_perm(exponents, 0, 0x0444u | (uint32_t)j << 12);
-        sum[j] = sum[j] + gw_float(top >> 1 | (signs << (31 - j) & GW_SIGN_BIT));
-    }
-}
-
-struct nine {
-    GW_DEVICE uint64_t begin(const gw_span_shared &, uint64_t at)
-    {
-        return at + at / 8;
-    }
-    GW_DEVICE uint32_t bytes(const gw_span_shared &, uint32_t m)
-    {
-        return m + (m + 7) / 8;
-    }
-    GW_DEVICE int add(float sum[GW_OWN], gw_string string, const gw_span_shared &, uint32_t m)
-    {
-        const uint32_t signs_at = string.bit + 8 * m;
-        if (m % 8 != 0 &&
-            (gw_take32(string.words, signs_at + m) & ((1u << (8 - m % 8)) - 1)) != 0) {
-            gw_all_nan(sum);
-            return 0;
-        }
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            const uint32_t quad = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q), in = quad < m ? quad : 0;
-            add_nine(sum + 4 * q, gw_take32(string.words, string.bit + 8 * in),
-                     gw_take32(string.words, signs_at + in));
-        }
-        return 1;
-    }
-};
-
-/* Whole tiles of bits=9 whose words are aligned need no shared memory: a warp has sixteen words of signs. */
-template <class B> GW_DEVICE void nine_at_once(const B &batch, uint32_t index, uint64_t at)
-{
-    enum { ABREAST = 4 };
-    const gw_span_out &t = batch.tensor[index];
-    const uint8_t *const *payload = batch.payload + index * batch.n_payloads;
-    const uint32_t lane = threadIdx.x % 32, mine = gw_quad_at<GW_IN_ROWS>(threadIdx.x, 0);
-    const uint32_t n = batch.n_payloads, warp = threadIdx.x / 32;
-    float sum[GW_OWN];
-    gw_begin_sum<GW_IN_ROWS>(sum, batch, t, at, BLOCK);
-    for (uint32_t first = 0; first < n; first += ABREAST) {
-        uint32_t exponents[ABREAST][4], signs[ABREAST];
-#pragma unroll
-        for (uint32_t p = 0; p < ABREAST; p++) {
-            if (first + p < n) {
-                const uint8_t *from = payload[first + p] + at + at / 8;
-#pragma unroll
-                for (int q = 0; q < 4; q++) {
-                    exponents[p][q] = __ldcs((const uint32_t *)(from + mine) + 32 * q);
-                }
-                signs[p] = __ldcs((const uint32_t *)(from + BLOCK) + warp * 16 + lane % 16);
-            }
-        }
-#pragma unroll
-        for (uint32_t p = 0; p < ABREAST; p++) {
-            if (first + p < n) {
-#pragma unroll
-                for (int q = 0; q < 4; q++) {
-                    const uint32_t word =
-                        __shfl_sync(0xFFFFFFFFu, signs[p], 4 * q + (int)(lane / 8));
-                    add_nine(sum + 4 * q, exponents[p][q], word >> 4 * (lane % 8));
-                }
-            }
-        }
-    }
-    gw_write_sum<GW_IN_ROWS>(sum, batch, t, at, BLOCK);
-}
-
-/* A block of bits=8 without shared memory. Its codes begin anywhere, so a warp reads the 129 words around its 512 of them: the
- * last reaches up to four bytes into the next block. */
-template <class B> GW_DEVICE void eight_at_once(const B &batch, uint32_t index, uint64_t at)
-{
-    enum { ABREAST = 4 };
-    const gw_span_out &t = batch.tensor[index];
-    const uint8_t *const *payload = batch.payload + index * batch.n_payloads;
-    const uint32_t lane = threadIdx.x % 32, n = batch.n_payloads;
-    const uint64_t begin = at + at / BLOCK, mine = begin + 1 + threadIdx.x / 32 * 512;
-    float sum[GW_OWN];
-    int sound = 1;
-    gw_begin_sum<GW_IN_ROWS>(sum, batch, t, at, BLOCK);
-    for (uint32_t first = 0; first < n; first += ABREAST) {
-        uint32_t base[ABREAST], words[ABREAST][5], skip[ABREAST];
-#pragma unroll
-        for (uint32_t p = 0; p < ABREAST; p++) {
-            if (first + p < n) {
-                const uint8_t *from = payload[first + p] + mine;
-                skip[p] = (uint32_t)(uintptr_t)from & 3;
-                const uint32_t *aligned = (const uint32_t *)(from - skip[p]);
-#pragma unroll
-                for (int q = 0; q < 4; q++) {
-                    words[p][q] = __ldcs(aligned + lane + 32 * q);
-                }
-                words[p][4] = aligned[128];
-                base[p] = payload[first + p][begin];
-            }
-        }
-#pragma unroll
-        for (uint32_t p = 0; p < ABREAST; p++) {
-            if (first + p < n) {
-                uint32_t codes[4];
-#pragma unroll
-                for (int q = 0; q < 4;
-                     q++) { /* the word behind lane 31's is the next row's first */
-                    const uint32_t next = __shfl_sync(
-                        0xFFFFFFFFu, lane == 0 ? words[p][q + 1] : words[p][q], (int)lane + 1);
-                    codes[q] = __funnelshift_r(words[p][q], next, 8 * skip[p]);
-                }
-                sound &= add_eight(sum, codes, base[p]);
-            }
-        }
-    }
-    if (!sound) {
-        gw_blame(t.result, GW_ERR_CORRUPT);
-    }
-    gw_write_sum<GW_IN_ROWS>(sum, batch, t, at, BLOCK);
-}
-
-template <class B>
-__global__ void __launch_bounds__(THREADS, 4) decode8_kernel(const __grid_constant__ B batch)
-{
+    __shared__ __align__(16) uint32_t images[2][NINE ? IMAGE9 + 4 : IMAGE8];
     uint64_t at;
-    const uint32_t index = gw_find_tile(batch, &at);
-    const uint64_t left = batch.tensor[index].count - at;
-    if (left >= BLOCK + 3 && (at != 0 || (batch.loose & 3) == 0)) {
-        eight_at_once(batch, index, at);
-    } else {
-        gw_decode_tile<eight>(batch, index, at, left < BLOCK ? (uint32_t)left : (uint32_t)BLOCK);
+    const gw_span_shared &s = batch.s;
+    const gw_span_in &t = batch.tensor[gw_find_tile(batch, &at)];
+    const uint32_t span = gw_span_left(t.count, at, s.tile);
+    const uint32_t blocks = gw_aligned_to(t.in, sizeof(Q)) ? span / BLOCK : 0;
+    uint32_t left = ~0u << blocks;
+    if (at == 0 && threadIdx.x == 0) {
+        t.result->written = t.bytes;
     }
-}
-
-template <class B>
-__global__ void __launch_bounds__(THREADS, 4) decode9_kernel(const __grid_constant__ B batch)
-{
-    uint64_t at;
-    const uint32_t index = gw_find_tile(batch, &at);
-    const uint32_t m = gw_span_left(batch.tensor[index].count, at, BLOCK);
-    if (m == BLOCK && (batch.loose & 3) == 0) {
-        nine_at_once(batch, index, at);
-    } else {
-        gw_decode_tile<nine>(batch, index, at, m);
+    if (blocks != 0) {
+        left |= encode_quickly<NINE, Q>(images[0], images[1], s, t, at, blocks);
+    }
+#pragma unroll 1
+    for (uint32_t i = 0; i * BLOCK < span; i++, at += BLOCK) {
+        if (__syncthreads_or(left >> i & 1)) {
+            const uint64_t index = t.first + at;
+            const uint32_t m = span - i * BLOCK < BLOCK ? span - i * BLOCK : (uint32_t)BLOCK;
+            float x[GW_OWN];
+            gw_read_quads<GW_IN_PAIRS>(x, t.in, s.dtype, at, m, BLOCK);
+            encode_block<0, NINE>(
+                images[0], x, s, t, at, m, gw_random_pair_at(t.key, index),
+                gw_random_number(index + gw_quad_at<GW_IN_PAIRS>(threadIdx.x, 0)));
+        }
     }
 }
 
@@ -547,11 +499,14 @@ struct start_encode {
 
     template <int N> void operator()(const gw_encode_batch<N> &batch, uint32_t tiles) const
     {
-        void (*const kernels[])(gw_encode_batch<N>) = {stream_kernel<N>, encode_kernel<N, 0, 1>,
-                                                       encode_kernel<N, 1, 0>,
-                                                       encode_kernel<N, 1, 1>};
-        const int which = (call->feedback ? 2 : 0) + (call->value[BITS] == 9);
-        GW_LAUNCH(kernels[which], tiles, THREADS, 0, call->stream, batch);
+        const int nine = call->value[BITS] == 9;
+        void (*const fed[2])(gw_encode_batch<N>) = {encode_kernel<N, 0>, encode_kernel<N, 1>};
+        void (*const streams[2][2])(gw_encode_batch<N>) = {
+            {stream_kernel<N, 0, uint4>, stream_kernel<N, 1, uint4>},
+            {stream_kernel<N, 0, uint2>, stream_kernel<N, 1, uint2>}};
+        void (*const kernel)(gw_encode_batch<N>) =
+            call->feedback ? fed[nine] : streams[batch.s.dtype != GW_F32][nine];
+        GW_LAUNCH(kernel, tiles, THREADS, 0, call->stream, batch);
     }
 };
 
@@ -568,9 +523,8 @@ struct start_decode {
 static gw_status encode(const gw_cuda_call *call, const gw_cuda_source *tensors, size_t n,
                         gw_why *why)
 {
-    const int streams = call->value[BITS] == 8 && !call->feedback;
     const gw_span_shared shared = {
-        0, (uint32_t)(streams ? STREAM * BLOCK : BLOCK), call->dtype, {0}};
+        0, (uint32_t)(call->feedback ? BLOCK : STREAM * BLOCK), call->dtype, {0}};
     gw_encode_list(shared, call, tensors, n, start_encode{call});
     return gw_cuda_launched(why, "natural");
 }

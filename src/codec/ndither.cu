@@ -14,6 +14,18 @@ struct levels {
     {
         return gw_ndither_level(size, h, n, r);
     }
+    /* gw_ndither_fixed of 7 levels, times two and without what it takes off: the exponents that count levels are then those
+     * of 128 and more, whose last bits are the level. */
+    enum { MOST = 0x43FF };
+    GW_DEVICE float quick_factor(float h)
+    {
+        return h * 128.0f;
+    }
+    GW_DEVICE uint32_t quick(float size, float h)
+    {
+        const float z = size * h;
+        return gw_bits(fmaxf(z + 2.0f, z + z));
+    }
     GW_DEVICE float fraction(uint32_t k, uint32_t n)
     {
         return gw_ndither_fraction(k, n);

@@ -1,6 +1,6 @@
 /* sign on the device: the bucket's numbers stay in registers while one warp sums their magnitudes in the order that the
  * wire lays down. */
-#include "codec/cuda_bucket.h"
+#include "codec/cuda_sign.h"
 #include "codec/sign_core.h"
 
 namespace
@@ -75,15 +75,20 @@ __global__ void __launch_bounds__(512, FEEDBACK ? 2 : 3)
     }
 }
 
-/* A bucket of 4096 by one warp: lane j sums the numbers j, j + 32, … as the wire has it, and the signs of 32 numbers side by
- * side are a vote. Nothing meets in shared memory. */
-enum { LONG = 4096, ROWS = LONG / 32, BATCH = 16, STREAM_THREADS = 128, FED_THREADS = 64 };
+/* A bucket of 4096 by one warp, which brings it to its own shared memory by asynchronous copies: lane j sums the numbers j,
+ * j + 32, … as the wire has it, and the signs of 32 numbers side by side are a vote. What has come is summed while the
+ * rest is on its way. */
+enum { LONG = 4096, ROWS = LONG / 32, PART = 32 /* rows copied as one */, PARTS = ROWS / PART };
+enum { STREAM_WARPS = 2, FED_WARPS = 1 };
 
-template <int TYPE> GW_DEVICE float read_one(const void *in, uint64_t i)
+GW_DEVICE float widen(float x, gw_dtype)
 {
-    return TYPE == GW_F32   ? __ldcs((const float *)in + i)
-           : TYPE == GW_F16 ? gw_f32_from_f16(__ldcs((const uint16_t *)in + i))
-                            : gw_f32_from_bf16(__ldcs((const uint16_t *)in + i));
+    return x;
+}
+
+GW_DEVICE float widen(uint16_t half, gw_dtype dtype)
+{
+    return dtype == GW_F16 ? gw_f32_from_f16(half) : gw_f32_from_bf16(half);
 }
 
 /* Which bucket a warp works on; 0 if none. */
@@ -176,344 +181,132 @@ GW_DEVICE void take_row(float x, int keeps, float *sum, uint32_t *signs)
     *signs = keeps ? votes : *signs;
 }
 
-GW_DEVICE float less_scale(float x, float scale)
+/* Starts a part of a bucket on its way to shared memory, of which `left` numbers are there; zeros behind them. T is a number as it
+ * lies in memory. */
+template <class T> GW_DEVICE void bring_part(T *shared, const T *from, uint32_t left)
 {
-    return x - gw_float(gw_bits(scale) | (x < 0 && scale > 0 ? GW_SIGN_BIT : 0));
-}
-
-/* Rows of a bucket that may be short, all under way at once; zeros behind the end. */
-GW_DEVICE void read_some(float x[BATCH], const gw_span_shared &s, const gw_span_in &t,
-                         const bucket &b, uint32_t row)
-{
+    enum { EACH = 16 / sizeof(T) }; /* numbers of a copy */
+    const int aligned = gw_aligned_to(from, 16);
+    if (aligned && left >= 32 * PART) {
 #pragma unroll
-    for (uint32_t i = 0; i < BATCH; i++) {
-        const uint32_t e = 32 * (row + i) + threadIdx.x % 32;
-        x[i] = e < b.m ? gw_one_source(s, t, b.at + e) : 0.0f;
-    }
-}
-
-/* A tensor's last bucket, read as often as it is needed. */
-GW_DEVICE void short_bucket(const gw_span_shared &s, const gw_span_in &t, const bucket &b)
-{
-    const uint32_t lane = threadIdx.x % 32;
-    uint32_t signs = 0;
-    float sum = 0;
-#pragma unroll 1
-    for (uint32_t row = 0; 32 * row < b.m; row += BATCH) {
-        float x[BATCH];
-        read_some(x, s, t, b, row);
-#pragma unroll
-        for (uint32_t i = 0; i < BATCH; i++) {
-            take_row(x[i], lane == (row + i) % 32, &sum, &signs);
-        }
-        if (row % 32 == 32 - BATCH || 32 * (row + BATCH) >= b.m) {
-            put_signs(bucket_bytes(t, b), row / 32 * 32, b.m, signs);
-        }
-    }
-    const float scale = scale_from(sum, s, t, b);
-#pragma unroll 1
-    for (uint32_t row = 0; t.after != NULL && 32 * row < b.m; row += BATCH) {
-        float x[BATCH];
-        read_some(x, s, t, b, row);
-#pragma unroll
-        for (uint32_t i = 0; i < BATCH; i++) {
-            const uint32_t e = 32 * (row + i) + lane;
-            if (e < b.m) {
-                t.after[b.at + e] = less_scale(x[i], scale);
-            }
-        }
-    }
-    put_scale(t, b, scale);
-}
-
-/* The lanes' sums of a whole bucket; its signs are written. The next batch of rows is under way while one is summed. */
-template <int TYPE> GW_DEVICE float stream_rows(const void *from, uint8_t *to)
-{
-    const uint32_t lane = threadIdx.x % 32;
-    uint32_t signs = 0;
-    float sum = 0, next[BATCH], x[BATCH];
-#pragma unroll
-    for (uint32_t i = 0; i < BATCH; i++) {
-        next[i] = read_one<TYPE>(from, 32 * i);
-    }
-#pragma unroll 1
-    for (uint32_t row = 0; row < ROWS; row += BATCH) {
-        const uint32_t keeps = (lane - row) % 32;
-#pragma unroll
-        for (uint32_t i = 0; i < BATCH; i++) {
-            x[i] = next[i];
-        }
-        if (row + BATCH < ROWS) {
-            from = (const uint8_t *)from + 32 * BATCH * (TYPE == GW_F32 ? 4 : 2);
-#pragma unroll
-            for (uint32_t i = 0; i < BATCH; i++) {
-                next[i] = read_one<TYPE>(from, 32 * i);
-            }
-        }
-#pragma unroll
-        for (uint32_t i = 0; i < BATCH; i++) {
-            take_row(x[i], keeps == i, &sum, &signs);
-        }
-        if (row % 32 == 32 - BATCH) {
-            put_signs(to, row - row % 32, LONG, signs);
-        }
-    }
-    return sum;
-}
-
-/* With feedback the bucket's numbers stay in registers. */
-template <int TYPE>
-GW_DEVICE float feed_rows(float G[ROWS], const void *from, const float *residual, uint8_t *to)
-{
-    float sum = 0, r[BATCH];
-    uint32_t signs = 0, lane = threadIdx.x % 32;
-#pragma unroll
-    for (uint32_t row = 0; row < ROWS; row += BATCH) {
-        lane = gw_afresh(lane);
-#pragma unroll
-        for (uint32_t i = 0; i < BATCH; i++) {
-            G[row + i] = read_one<TYPE>(from, 32 * (row + i));
-            r[i] = __ldcs(residual + 32 * (row + i));
-        }
-#pragma unroll
-        for (uint32_t i = 0; i < BATCH; i++) {
-            G[row + i] = G[row + i] + r[i];
-            take_row(G[row + i], lane == (row + i) % 32, &sum, &signs);
-        }
-        if (row % 32 == 32 - BATCH) {
-            put_signs(to, row - row % 32, LONG, signs);
-        }
-    }
-    return sum;
-}
-
-template <int TYPE, int FEEDBACK, class B>
-__global__ void __launch_bounds__(FEEDBACK ? FED_THREADS : STREAM_THREADS, FEEDBACK ? 6 : 10)
-    stream_kernel(const __grid_constant__ B batch)
-{
-    uint32_t index;
-    const bucket b = bucket_of(batch, &index);
-    const gw_span_in &t = batch.tensor[index];
-    const uint64_t mine = b.at + threadIdx.x % 32;
-    if (b.m != LONG) {
-        if (b.m != 0) {
-            short_bucket(batch.s, t, b);
-        } else if (t.count == 0 && threadIdx.x == 0) {
-            t.result->written = t.bytes;
+        for (uint32_t i = 0; i < PART / EACH; i++) {
+            const uint32_t at = EACH * (32 * i + threadIdx.x % 32);
+            gw_copy16(shared + at, from + at);
         }
         return;
     }
-    const void *from = (const uint8_t *)t.in + mine * (TYPE == GW_F32 ? 4 : 2);
-    float G[FEEDBACK ? ROWS : 1];
-    const float sum = FEEDBACK ? feed_rows<TYPE>(G, from, t.residual + mine, bucket_bytes(t, b))
-                               : stream_rows<TYPE>(from, bucket_bytes(t, b));
-    const float scale = scale_from(sum, batch.s, t, b);
-    if (FEEDBACK) {
-        float *after = t.after + mine;
-#pragma unroll
-        for (uint32_t row = 0; row < ROWS; row++) {
-            __stcs(after + 32 * row, less_scale(G[row], scale));
+#pragma unroll 1
+    for (uint32_t i = 0; i < PART / EACH; i++) {
+        const uint32_t at = EACH * (32 * i + threadIdx.x % 32);
+        if (aligned && at + EACH <= left) {
+            gw_copy16(shared + at, from + at);
+            continue;
         }
+#pragma unroll
+        for (uint32_t j = 0; j < EACH; j++) {
+            shared[at + j] = at + j < left ? from[at + j] : (T)0;
+        }
+    }
+}
+
+/* A part of a bucket that has come: its signs are written, the lane's sum goes on. */
+template <class T, int FEEDBACK>
+GW_DEVICE void take_part(float *sum, const T *g, const float *r, gw_dtype dtype, uint8_t *to,
+                         uint32_t m, uint32_t row)
+{
+    const uint32_t lane = threadIdx.x % 32;
+    uint32_t signs = 0;
+    if (32 * row >= m) {
+        return;
+    }
+    __syncwarp();
+#pragma unroll
+    for (uint32_t i = 0; i < PART; i++) {
+        const uint32_t at = 32 * (row + i) + lane;
+        const float x = widen(g[at], dtype);
+        take_row(FEEDBACK ? x + r[at] : x, lane == i, sum, &signs);
+    }
+    put_signs(to, row, m, signs);
+}
+
+/* r′ of a bucket. */
+template <class T>
+GW_DEVICE void put_after(float *after, const T *g, const float *r, gw_dtype dtype, float scale,
+                         uint32_t m)
+{
+    const float minus = scale > 0 ? -scale : scale; /* decoded where G < 0 */
+    const int wide = gw_aligned_to(after, 16);
+#pragma unroll 8
+    for (uint32_t i = 0; i < ROWS / 4; i++) {
+        const uint32_t at = 4 * (32 * i + threadIdx.x % 32);
+        float x[4];
+#pragma unroll
+        for (uint32_t j = 0; j < 4; j++) {
+            const float G = widen(g[at + j], dtype) + r[at + j];
+            x[j] = G - (G < 0 ? minus : scale);
+        }
+        if (wide && at + 4 <= m) {
+            __stcs((float4 *)(after + at), make_float4(x[0], x[1], x[2], x[3]));
+            continue;
+        }
+#pragma unroll
+        for (uint32_t j = 0; j < 4; j++) {
+            if (at + j < m) {
+                after[at + j] = x[j];
+            }
+        }
+    }
+}
+
+/* b.m is `m`: a constant where the bucket is whole. */
+template <class T, int FEEDBACK>
+GW_DEVICE void encode_bucket(uint8_t *memory, const gw_span_shared &s, const gw_span_in &t,
+                             const bucket &b, uint32_t m)
+{
+    T *g = (T *)(memory + (FEEDBACK ? 4 * LONG : 0));
+    float *r = (float *)memory, sum = 0;
+    uint8_t *to = bucket_bytes(t, b);
+#pragma unroll
+    for (uint32_t part = 0; part < PARTS; part++) {
+        const uint32_t at = 32 * PART * part, left = at < m ? m - at : 0;
+        if (left != 0) {
+            bring_part(g + at, (const T *)t.in + b.at + at, left);
+            if (FEEDBACK) {
+                bring_part(r + at, t.residual + b.at + at, left);
+            }
+        }
+        gw_copies_close();
+    }
+    gw_copies_come<3>();
+    take_part<T, FEEDBACK>(&sum, g, r, s.dtype, to, m, 0);
+    gw_copies_come<2>();
+    take_part<T, FEEDBACK>(&sum, g, r, s.dtype, to, m, PART);
+    gw_copies_come<1>();
+    take_part<T, FEEDBACK>(&sum, g, r, s.dtype, to, m, 2 * PART);
+    gw_copies_come<0>();
+    take_part<T, FEEDBACK>(&sum, g, r, s.dtype, to, m, 3 * PART);
+    const float scale = scale_from(sum, s, t, b);
+    if (FEEDBACK) {
+        put_after(t.after + b.at, g, r, s.dtype, scale, m);
     }
     put_scale(t, b, scale);
 }
 
-struct signs {
-    GW_DEVICE uint64_t begin(const gw_span_shared &s, uint64_t at)
-    {
-        return gw_shape_begin(gw_shape_of(1, s.set[GW_SET_SHIFT]), at);
-    }
-    GW_DEVICE uint32_t bytes(const gw_span_shared &s, uint32_t m)
-    {
-        return gw_shape_bytes(gw_shape_of(1, s.set[GW_SET_SHIFT]), m);
-    }
-    GW_DEVICE int add(float sum[GW_OWN], gw_string string, const gw_span_shared &s, uint32_t m)
-    {
-        const gw_shape shape = gw_shape_of(1, s.set[GW_SET_SHIFT]);
-        const uint32_t size = shape.size;
-        uint32_t scale = 0;
-        int sound = 1;
-#pragma unroll
-        for (int q = 0; q < 4; q++) {
-            const uint32_t at = gw_quad_at<GW_IN_ROWS>(threadIdx.x, q);
-            const uint32_t bucket = string.bit + 8 * ((at >> shape.shift) * shape.stride);
-            if (q == 0 || size < GW_WARP_OWNS) {
-                scale = gw_take32(string.words, bucket);
-                const int right = gw_scale_is_sound(scale);
-                sound &= right || at >= m;
-                scale = right ? scale : GW_NAN_BITS;
-            }
-            const uint32_t bits =
-                gw_take32(string.words, bucket + 8 * GW_BUCKET_HEADER + (at & (size - 1)));
-#pragma unroll
-            for (int j = 0; j < 4; j++) {
-                sum[4 * q + j] += gw_float(scale ^ (bits << (31 - j) & GW_SIGN_BIT));
-            }
-        }
-        if (!gw_rest_is_zero(string, shape, m)) {
-            gw_all_nan(sum);
-            sound = 0;
-        }
-        return sound;
-    }
-};
-
-/* Eight bytes, of which byte p has eight signs of payload p, become eight with the signs of one number each. */
-GW_DEVICE void turn(uint32_t *low, uint32_t *high)
+template <class T, int FEEDBACK, class B>
+__global__ void __launch_bounds__(32 * (FEEDBACK ? FED_WARPS : STREAM_WARPS))
+    stream_kernel(const __grid_constant__ B batch)
 {
-    uint32_t half[2] = {*low, *high};
-#pragma unroll
-    for (int h = 0; h < 2; h++) {
-        uint32_t t = (half[h] ^ half[h] >> 7) & 0x00AA00AAu;
-        half[h] ^= t ^ t << 7;
-        t = (half[h] ^ half[h] >> 14) & 0x0000CCCCu;
-        half[h] ^= t ^ t << 14;
-    }
-    const uint32_t t = (half[0] ^ half[1] << 4) & 0xF0F0F0F0u;
-    *low = half[0] ^ t;
-    *high = half[1] ^ t >> 4;
-}
-
-/* A whole tile that is one bucket. The sum of the first eight payloads has 256 values: each is made once, in the order of
- * the payloads, and looked up by the eight signs of a number. Two threads share sixteen numbers. */
-typedef struct whole_tile {
-    const uint8_t *const *payload;
-    uint64_t from;
-    uint32_t n; /* payloads */
-} whole_tile;
-
-GW_DEVICE uint32_t scale_of(const whole_tile &w, uint32_t p, int *sound)
-{
-    const uint8_t *at = w.payload[p] + w.from;
-    uint32_t scale = 0;
-#pragma unroll
-    for (int i = 0; i < GW_BUCKET_HEADER; i++) {
-        scale |= (uint32_t)at[i] << 8 * i;
-    }
-    const int right = gw_scale_is_sound(scale);
-    *sound &= right;
-    return right ? scale : GW_NAN_BITS;
-}
-
-/* The thread's bytes of a payload. */
-GW_DEVICE const uint8_t *octets_of(const whole_tile &w, uint32_t p)
-{
-    return w.payload[p] + (w.from + GW_BUCKET_HEADER + threadIdx.x / 32 * 64 + threadIdx.x % 32);
-}
-
-/* Four numbers by their signs in a word's bytes. */
-GW_DEVICE void look_up_quad(float sum[4], uint32_t signs, const float table[256])
-{
-    const char *bytes = (const char *)table;
-    sum[0] = *(const float *)(bytes + (signs << 2 & 0x3FC));
-    sum[1] = *(const float *)(bytes + (signs >> 6 & 0x3FC));
-    sum[2] = *(const float *)(bytes + (signs >> 14 & 0x3FC));
-    sum[3] = *(const float *)(bytes + (signs >> 22 & 0x3FC));
-}
-
-/* By the first K payloads, up to eight. */
-template <uint32_t K>
-GW_DEVICE void look_up(float sum[GW_OWN], const whole_tile &w, float table[256], int *sound)
-{
-    const uint32_t lane = threadIdx.x % 32;
-    uint32_t octets[2][8] = {};
-#pragma unroll
-    for (uint32_t p = 0; p < K; p++) {
-        const uint8_t *from = octets_of(w, p);
-        octets[0][p] = __ldcs(from);
-        octets[1][p] = __ldcs(from + 32);
-    }
-    const uint32_t mine = lane < K ? scale_of(w, lane, sound) : 0;
-    float value = -0.0f;
-#pragma unroll
-    for (uint32_t p = 0; p < K; p++) {
-        const uint32_t scale = __shfl_sync(0xFFFFFFFFu, mine, (int)p);
-        value = value + gw_float(scale ^ (threadIdx.x << (31 - p) & GW_SIGN_BIT));
-    }
-    if (threadIdx.x < 256) {
-        table[threadIdx.x] = value;
-    }
-    __syncthreads();
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        const uint32_t *o = octets[half];
-        uint32_t low =
-            __byte_perm(__byte_perm(o[0], o[1], 0x0040), __byte_perm(o[2], o[3], 0x0040), 0x5410);
-        uint32_t high =
-            __byte_perm(__byte_perm(o[4], o[5], 0x0040), __byte_perm(o[6], o[7], 0x0040), 0x5410);
-        turn(&low, &high);
-        const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, lane % 2 ? low : high, 1);
-        look_up_quad(sum + 8 * half, lane % 2 ? other : low, table);
-        look_up_quad(sum + 8 * half + 4, lane % 2 ? high : other, table);
-    }
-}
-
-/* Returns how many payloads are in the sum. */
-GW_DEVICE uint32_t look_up_some(float sum[GW_OWN], const whole_tile &w, float table[256],
-                                int *sound)
-{
-    if (w.n >= 8) {
-        look_up<8>(sum, w, table, sound);
-        return 8;
-    }
-    if (w.n >= 4) {
-        look_up<4>(sum, w, table, sound);
-        return 4;
-    }
-    look_up<2>(sum, w, table, sound);
-    return 2;
-}
-
-GW_DEVICE void add_octets(float sum[GW_OWN], const whole_tile &w, uint32_t p, int *sound)
-{
-    const uint32_t scale = scale_of(w, p, sound), odd = threadIdx.x % 2;
-#pragma unroll
-    for (int half = 0; half < 2; half++) {
-        const uint32_t mine = __ldcs(octets_of(w, p) + 32 * half);
-        const uint32_t other = __shfl_xor_sync(0xFFFFFFFFu, mine, 1);
-        const uint32_t bits = odd ? other >> 4 | (mine & 0xF0) : (mine & 15) | other << 4;
-#pragma unroll
-        for (int i = 0; i < 8; i++) {
-            sum[8 * half + i] += gw_float(scale ^ (bits << (31 - i) & GW_SIGN_BIT));
-        }
-    }
-}
-
-template <class B> GW_DEVICE void decode_at_once(const B &batch, uint32_t index, uint64_t at)
-{
-    __shared__ float table[256];
-    const gw_span_out &t = batch.tensor[index];
-    const whole_tile w = {batch.payload + index * batch.n_payloads,
-                          gw_shape_begin(gw_shape_of(1, batch.s.set[GW_SET_SHIFT]), at),
-                          batch.n_payloads};
-    float sum[GW_OWN];
-    int sound = 1;
-    uint32_t p = 0;
-    if (batch.add || w.n == 1) {
-        gw_begin_sum<GW_IN_OCTETS>(sum, batch, t, at, batch.s.tile);
-    } else {
-        p = look_up_some(sum, w, table, &sound);
-    }
-#pragma unroll 2
-    for (; p < w.n; p++) {
-        add_octets(sum, w, p, &sound);
-    }
-    if (!sound) {
-        gw_blame(t.result, GW_ERR_CORRUPT);
-    }
-    gw_write_sum<GW_IN_OCTETS>(sum, batch, t, at, batch.s.tile);
-}
-
-template <class B>
-__global__ void __launch_bounds__(512, 3) decode_kernel(const __grid_constant__ B batch)
-{
-    uint64_t at;
-    const uint32_t index = gw_find_tile(batch, &at);
-    const uint32_t m = gw_span_left(batch.tensor[index].count, at, batch.s.tile);
-    if (m == batch.s.tile && 1u << batch.s.set[GW_SET_SHIFT] == m) {
-        decode_at_once(batch, index, at);
-    } else {
-        gw_decode_tile<signs>(batch, index, at, m);
+    GW_DYNAMIC_SHARED(memory); /* of each warp: the residual of its bucket, then the gradient */
+    uint32_t index;
+    const bucket b = bucket_of(batch, &index);
+    const gw_span_in &t = batch.tensor[index];
+    uint8_t *mine = memory + threadIdx.x / 32 * LONG * (sizeof(T) + (FEEDBACK ? 4 : 0));
+    if (b.m == LONG) {
+        encode_bucket<T, FEEDBACK>(mine, batch.s, t, b, LONG);
+    } else if (b.m != 0) {
+        encode_bucket<T, FEEDBACK>(mine, batch.s, t, b, b.m);
+    } else if (t.count == 0 && threadIdx.x == 0) {
+        t.result->written = t.bytes;
     }
 }
 
@@ -529,12 +322,12 @@ struct start {
     {
         typedef gw_encode_batch<N> B;
         if (1u << batch.s.set[GW_SET_SHIFT] == LONG) {
-            void (*const kernels[3][2])(B) = {
-                {stream_kernel<GW_F32, 0, B>, stream_kernel<GW_F32, 1, B>},
-                {stream_kernel<GW_F16, 0, B>, stream_kernel<GW_F16, 1, B>},
-                {stream_kernel<GW_BF16, 0, B>, stream_kernel<GW_BF16, 1, B>}};
-            GW_LAUNCH(kernels[batch.s.dtype - GW_F32][call->feedback != 0], tiles,
-                      batch.s.tile / LONG * 32, 0, call->stream, batch);
+            void (*const kernels[2][2])(B) = {
+                {stream_kernel<float, 0, B>, stream_kernel<float, 1, B>},
+                {stream_kernel<uint16_t, 0, B>, stream_kernel<uint16_t, 1, B>}};
+            const uint32_t each = (batch.s.dtype == GW_F32 ? 4 : 2) + (call->feedback ? 4 : 0);
+            GW_LAUNCH(kernels[batch.s.dtype != GW_F32][call->feedback != 0], tiles,
+                      batch.s.tile / LONG * 32, batch.s.tile * each, call->stream, batch);
             return;
         }
         void (*const kernel)(B) = call->feedback ? encode_kernel<1, B> : encode_kernel<0, B>;
@@ -547,6 +340,12 @@ struct start {
     template <int N, int P>
     void operator()(const gw_decode_batch<N, P> &batch, uint32_t tiles) const
     {
+        if (N == 1 && 1u << batch.s.set[GW_SET_SHIFT] == LONG && batch.n_payloads == EIGHT &&
+            gw_rolls(batch, EIGHT)) {
+            GW_LAUNCH(roll_kernel, (tiles + GW_ROLL - 1) / GW_ROLL, LONG / GW_OWN,
+                      batch.abreast * batch.stride, call->stream, batch);
+            return;
+        }
         GW_LAUNCH(decode_kernel, tiles, batch.s.tile / GW_OWN, batch.abreast * batch.stride,
                   call->stream, batch);
     }
@@ -557,8 +356,7 @@ gw_status encode(const gw_cuda_call *call, const gw_cuda_source *tensors, size_t
     const start s = {call};
     gw_span_shared shared = s.shared();
     if (shared.tile == LONG && call->value[BUCKET] == LONG) {
-        shared.tile =
-            (call->feedback ? FED_THREADS : STREAM_THREADS) / 32 * LONG; /* a warp a bucket */
+        shared.tile = (call->feedback ? FED_WARPS : STREAM_WARPS) * LONG; /* a warp a bucket */
     }
     gw_encode_list(shared, call, tensors, n, s);
     return gw_cuda_launched(why, "sign");

@@ -17,7 +17,8 @@
 #define __grid_constant__
 #define __forceinline__ inline __attribute__((always_inline))
 #define __launch_bounds__(...)
-#define __shared__ static /* one block at a time */
+#define __align__(bytes) __attribute__((aligned(bytes)))
+#define __shared__       static /* one block at a time */
 
 struct dim3 {
     unsigned x, y, z;
@@ -68,6 +69,19 @@ static inline uint32_t gw_emulated_thread(void)
 static inline void __syncthreads(void)
 {
     gw_emulated_wait_block();
+}
+
+static inline int __syncthreads_or(int holds)
+{
+    uint64_t *slots = gw_emulated_slots();
+    int any = 0;
+    slots[gw_emulated_thread()] = holds != 0;
+    gw_emulated_wait_block();
+    for (uint32_t i = 0; i < blockDim.x * blockDim.y * blockDim.z; i++) {
+        any |= slots[i] != 0;
+    }
+    gw_emulated_wait_block();
+    return any;
 }
 
 static inline void __syncwarp(uint32_t mask = 0xFFFFFFFFu)
