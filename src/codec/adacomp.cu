@@ -166,7 +166,7 @@ static size_t workspace(const double *value, gw_dtype dtype, size_t count, int f
     return encoding > decoding ? encoding : decoding;
 }
 
-enum { MOST_SMALL = 512, MOST_SMALL_OUTS = 200, MOST_SMALL_PAYLOADS = 1024 };
+enum { MOST_LARGE = 128, MOST_SMALL = 512, MOST_SMALL_OUTS = 200, MOST_SMALL_PAYLOADS = 1024 };
 
 /* Which tensors of a list go together in one launch, and their parts of the workspace. */
 typedef struct group {
@@ -361,11 +361,11 @@ static gw_status encode(const gw_cuda_call *call, const gw_cuda_source *tensors,
     const gw_ada s = gw_ada_shape(call->value);
     in_groups(call, s, tensors, n, 1, MOST_SMALL,
               [&](const group &g) { encode_small(s, call, tensors, g); });
-    in_groups(call, s, tensors, n, 0, GW_SELECT_LIST, [&](const group &g) {
+    in_groups(call, s, tensors, n, 0, MOST_LARGE, [&](const group &g) {
         if (g.n == 1) {
             encode_group<1>(s, call, tensors, g);
         } else {
-            encode_group<GW_SELECT_LIST>(s, call, tensors, g);
+            encode_group<MOST_LARGE>(s, call, tensors, g);
         }
     });
     return gw_cuda_launched(why, "adacomp");
