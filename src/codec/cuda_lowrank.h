@@ -24,7 +24,7 @@ enum {
  * tiles, which are the higher. */
 static __host__ __device__ inline uint32_t gw_low_lanes(uint64_t cols)
 {
-    uint32_t lanes = 1;
+    uint32_t lanes = 2; /* so that a `step` of 1 is one of quads alone */
     while (lanes < GW_LOW_LANES && 4 * lanes < cols) {
         lanes *= 2;
     }

@@ -50,38 +50,53 @@ GW_DEVICE void add_cell(uint32_t *cells, const cell &c, uint32_t a)
     }
 }
 
-/* The cell that the histogram of `c` leads to. */
-GW_DEVICE cell narrow(cell c, const uint32_t *cells)
+/* Cell d of the histogram of `c`, with `above` numbers in larger ones. */
+GW_DEVICE cell inner_cell(cell c, uint32_t d, uint32_t above)
 {
-    uint32_t above;
-    const uint32_t width = digit_width(c.bits), d = pick_cell(cells, width, c.need, 0, &above);
-    c.bits -= width;
+    c.bits -= digit_width(c.bits);
     c.base += d << c.bits;
     c.need -= above;
+    return c;
+}
+
+/* The cell that the histogram of `c` leads to. */
+GW_DEVICE cell narrow(const cell &c, const uint32_t *cells)
+{
+    uint32_t above;
+    const uint32_t d = pick_cell(cells, digit_width(c.bits), c.need, 0, &above);
+    return inner_cell(c, d, above);
+}
+
+GW_DEVICE cell whole_cell(const places &p)
+{
+    const cell c = {0, 31, (uint32_t)p.kept, 1};
     return c;
 }
 
 /* Behind collect. Where the sample misled, or there was none, all numbers take the candidates' place. */
 GW_DEVICE cell first_cell(const places &p)
 {
-    cell c = {0, 31, (uint32_t)p.kept, 1};
-    const uint32_t total = p.at->total;
+    const uint32_t total = p.at->total, bits = p.at->shift + RADIX_BITS;
+    cell c = whole_cell(p);
     if (p.room != 0 && total >= p.kept && total <= p.room) {
-        uint32_t above;
-        const uint32_t shift = p.at->shift;
-        const uint32_t d = pick_cell(p.cells, RADIX_BITS, c.need, total, &above);
-        if (d != 0xFFFFFFFFu) {
-            c = {p.at->limit + (d << shift), shift, c.need - above, 0};
-        }
+        c = {p.at->limit, bits < 31 ? bits : 31, c.need, 0};
     }
     return c;
 }
 
-/* Behind digit kernel number `digit` - 1. */
+/* Behind digit kernel number `digit` - 1. Candidates may lie above the first cell, and so may the k-th magnitude: then the sample
+ * misled as well. */
 GW_DEVICE cell next_cell(const places &p, int digit)
 {
-    const cell c = p.at->found[digit - 1];
-    return c.bits == 0 ? c : narrow(c, p.cells + digit * RADIX);
+    cell c = p.at->found[digit - 1];
+    if (c.bits == 0) {
+        return c;
+    }
+    const uint32_t width = digit_width(c.bits),
+                   total = digit == 1 && c.whole == 0 ? p.at->total : 0;
+    uint32_t above;
+    const uint32_t d = pick_cell(p.cells + (digit - 1) * RADIX, width, c.need, total, &above);
+    return d != 0xFFFFFFFFu ? inner_cell(c, d, above) : whole_cell(p);
 }
 
 static __host__ __device__ inline uint32_t digit_blocks(uint64_t count)
@@ -99,7 +114,7 @@ __global__ void __launch_bounds__(THREADS)
     const uint32_t which = gw_select_find(batch, &number);
     const gw_select_in &t = batch.tensor[which];
     const places p = places_of(t.room, batch.layout[which]);
-    if (digit != 0 && number != 0 && p.at->found[digit - 1].bits <= RADIX_BITS) {
+    if (digit > 1 && number != 0 && p.at->found[digit - 1].bits <= RADIX_BITS) {
         return; /* there is no further digit */
     }
     const cell c = digit == 0 ? first_cell(p) : next_cell(p, digit);
@@ -129,7 +144,7 @@ __global__ void __launch_bounds__(THREADS)
     __syncthreads();
     for (uint32_t i = threadIdx.x; i < RADIX; i += THREADS) {
         if (cells[i] != 0) {
-            atomicAdd(&p.cells[(digit + 1) * RADIX + i], cells[i]);
+            atomicAdd(&p.cells[digit * RADIX + i], cells[i]);
         }
     }
 }

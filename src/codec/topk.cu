@@ -1,8 +1,8 @@
 /* topk on the device.
  *   sample, limit: a few numbers give a limit that a few more than k are expected to reach
- *   collect: reads g and r once, writes G to r′, and appends what reaches the limit, with a first histogram of it. Tiles come
- *            in any order, so a table says where each one's candidates are.
- *   digit:   up to three times: the next bits of the k-th magnitude, by a histogram of the candidates
+ *   collect: reads g and r once, writes G to r′, and appends what reaches the limit. Tiles come in any order, so a table says
+ *            where each one's candidates are.
+ *   digit:   up to four times: the next bits of the k-th magnitude, by a histogram of the candidates
  *   count:   how many each tile has of the chosen
  *   fetch:   with feedback, if there are no candidates: the chosen, before r′ changes
  *   write:   the chosen in order of index, 4096 a block: values, indices, and r′ of them
@@ -19,7 +19,7 @@ enum { SAMPLE = 16384, SAMPLE_THREADS = 1024, SAMPLE_BLOCKS = SAMPLE / SAMPLE_TH
 enum {
     RADIX_BITS = 11,
     RADIX = 1 << RADIX_BITS,
-    DIGITS = 3,
+    DIGITS = 4,
     DIGIT_BLOCKS = 528,
     DIGIT_SHARE = 16384
 };
@@ -30,7 +30,7 @@ typedef struct cell {
     uint32_t base, bits, need, whole;
 } cell;
 
-/* Candidates reach `limit`; there are `total` of them; their first histogram is by (magnitude - limit) >> shift. */
+/* Candidates reach `limit`; there are `total` of them; their first digit is (magnitude - limit) >> shift. */
 typedef struct state {
     uint32_t limit, shift, total, unused;
     cell found[DIGITS];
@@ -42,7 +42,7 @@ typedef struct plan {
     uint32_t n_tiles, low_bits;
 } plan;
 
-/* Parts of the workspace. cells: a histogram of collect and of each digit; sample, tally: magnitudes, and the histogram of each
+/* Parts of the workspace. cells: a histogram of each digit; sample, tally: magnitudes, and the histogram of each
  * block's first 11 bits of them, two cells a word; candidate: index and bits; tiles: where a tile's
  * candidates begin, and how many; counts: how many numbers are above the k-th magnitude and how many equal it in the tiles of its
  * part before it; parts: the same of whole parts. */
@@ -59,7 +59,7 @@ static __host__ __device__ inline places places_of(uint8_t *room, const plan &l)
     places p;
     p.at = (state *)room;
     p.cells = (uint32_t *)(room + 256);
-    p.sample = p.cells + (DIGITS + 1) * RADIX;
+    p.sample = p.cells + DIGITS * RADIX;
     p.tally = p.sample + (l.room != 0 ? SAMPLE : 0);
     p.parts = (uint2 *)(p.tally + (l.room != 0 ? SAMPLE_BLOCKS * RADIX / 2 : 0));
     p.tiles = p.parts + PARTS;
@@ -146,7 +146,7 @@ __global__ void __launch_bounds__(SAMPLE_THREADS)
     const gw_select_in &t = batch.tensor[which];
     const places p = places_of(t.room, batch.layout[which]);
     const uint32_t j = number * SAMPLE_THREADS + threadIdx.x;
-    for (uint32_t i = j; i < (DIGITS + 1) * RADIX; i += sample_blocks(t.count) * SAMPLE_THREADS) {
+    for (uint32_t i = j; i < DIGITS * RADIX; i += sample_blocks(t.count) * SAMPLE_THREADS) {
         p.cells[i] = 0;
     }
     if (j == 0) {
@@ -299,25 +299,16 @@ GW_DEVICE uint32_t reserve(held &h, const places &p, uint32_t first, uint32_t st
     return before;
 }
 
-GW_DEVICE void append_one(const places &p, uint32_t to, uint2 item, uint32_t limit, uint32_t shift)
-{
-    const uint32_t in = ((item.y & GW_ABS_MASK) - limit) >> shift;
-    p.candidate[to] = item;
-    if (in < RADIX) {
-        atomicAdd(&p.cells[in], 1u);
-    }
-}
-
 /* One warp's candidates of a tile that were too many to be held. Behind r'. */
 GW_DEVICE void append_marked(const gw_select_in &t, const places &p, gw_dtype dtype, uint64_t at,
-                             uint32_t marks, uint32_t to, uint32_t limit, uint32_t shift)
+                             uint32_t marks, uint32_t to)
 {
     const rows r = rows_of(marks);
     for (uint32_t left = marks; left != 0; left &= left - 1) {
         const uint32_t bit = gw_lowest(left);
         const uint64_t i = at + mark_at(bit);
-        const uint2 item = make_uint2((uint32_t)i, gw_bits(read_again(t, dtype, i)));
-        append_one(p, to + marks_before(r, bit), item, limit, shift);
+        p.candidate[to + marks_before(r, bit)] =
+            make_uint2((uint32_t)i, gw_bits(read_again(t, dtype, i)));
     }
 }
 
@@ -362,8 +353,7 @@ __global__ void __launch_bounds__(THREADS, FEEDBACK ? 4 : 6)
     const uint32_t which = gw_select_find(batch, &number);
     const gw_select_in &t = batch.tensor[which];
     const places p = places_of(t.room, batch.layout[which]);
-    const uint32_t limit = p.room != 0 ? p.at->limit : GW_INF_BITS,
-                   shift = p.room != 0 ? p.at->shift : 0;
+    const uint32_t limit = p.room != 0 ? p.at->limit : GW_INF_BITS;
     const uint32_t each = tiles_a_block(p.n_tiles), first = number * each;
     const uint32_t stop = first + each < p.n_tiles ? first + each : p.n_tiles;
     const uint32_t warp = threadIdx.x / 32, lane = threadIdx.x % 32;
@@ -392,11 +382,10 @@ __global__ void __launch_bounds__(THREADS, FEEDBACK ? 4 : 6)
     for (uint32_t k = 0; k < EACH; k++) {
         const uint32_t to = __shfl_sync(0xFFFFFFFFu, begin, (int)(WARPS * k + warp));
         if (held_n > HELD) {
-            append_marked(t, p, batch.dtype, (uint64_t)(first + k) * GW_TILE, marks[k], to, limit,
-                          shift);
+            append_marked(t, p, batch.dtype, (uint64_t)(first + k) * GW_TILE, marks[k], to);
         } else {
             for (uint32_t i = lane; i < n[k]; i += 32) {
-                append_one(p, to + i, h.item[warp][from + i], limit, shift);
+                p.candidate[to + i] = h.item[warp][from + i];
             }
         }
         from += n[k];
