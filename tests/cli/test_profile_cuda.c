@@ -47,7 +47,7 @@ static double point(const json_t *codecs, size_t spec, size_t i, const char *key
 
 static void times_are_those_of_the_device(void **state)
 {
-    enum { MOST = 16 * 1024, N_SIZES = 4 };
+    enum { MOST = 64 * 1024, N_SIZES = 5 };
     const char *const specs[] = {"cast:to=bf16", "randk:density=0.01"};
     gw_cli_meter m = {.clock = now};
     gw_cli_link_fit copies[2];
@@ -67,8 +67,9 @@ static void times_are_those_of_the_device(void **state)
     CHECK_NEAR(point(codecs, 0, 0, "decode_us"), 2500.0);
     CHECK(point(codecs, 0, N_SIZES - 1, "encode_us") >= 2900, "more numbers, more blocks: %g us",
           point(codecs, 0, N_SIZES - 1, "encode_us"));
-    CHECK(point(codecs, 1, 0, "encode_us") > 4500, "several launches: %g us",
-          point(codecs, 1, 0, "encode_us"));
+    const double one = point(codecs, 0, N_SIZES - 1, "encode_us"),
+                 several = point(codecs, 1, N_SIZES - 1, "encode_us");
+    CHECK(several > one + 2000, "another launch: %g us, one %g us", several, one);
     for (int way = 0; way < 2; way++) {
         CHECK_NEAR(copies[way].latency, pace->latency[way] + 1024 / pace->rate[way]);
         CHECK_NEAR(copies[way].rate, pace->rate[way]);
