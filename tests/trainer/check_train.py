@@ -255,7 +255,8 @@ def check_trace(events, plan):
     for tensor in plan["tensors"]:
         names.setdefault(tensor["bucket"], []).append(tensor)
     for bucket in names.values():
-        mine = [e for e in spans if e["args"].get("tensor") == "+".join(dict.fromkeys([bucket[0]["name"], bucket[-1]["name"]]))]
+        name = ("+" if len(bucket) < 3 else "+...+").join(dict.fromkeys([bucket[0]["name"], bucket[-1]["name"]]))
+        mine = [e for e in spans if e["args"].get("tensor") == name]
         steps = [e["name"].split()[-1] for e in mine]
         assert steps == bucket[0]["route"].split(" · ") * 20, (bucket[0], steps[:12])
         assert all(b["ts"] >= a["ts"] + a["dur"] - 1 for a, b in zip(mine, mine[1:])), "steps of a route in turn"
@@ -394,7 +395,7 @@ def case_profile(work, images):
         (work / "busy.json").write_text(json.dumps(dict(four, inter=dict(four["inter"], **more))))
         said = run(GRADWIRE, "plan", work / "job.json", "--cluster", work / "busy.json", "-c", "sign", "--no-fusion", "--json")
         steps.append(json.loads(said.stdout)["dense_ms"])
-    assert steps[1] > steps[0] + 1 and steps[2] > steps[0] + 1, steps
+    assert steps[1] > steps[0] + 0.2 and steps[2] > steps[0] + 0.2, steps
     (work / "busy.json").write_text(json.dumps(dict(four, inter=dict(four["inter"], cpu_share=2))))
     said = run(GRADWIRE, "plan", work / "job.json", "--cluster", work / "busy.json", "-c", "sign", status=1).stderr
     assert "inter" in said and "cpu_share" in said, said
