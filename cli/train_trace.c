@@ -76,7 +76,7 @@ static unsigned add_step(json_t *events, const rank *r, const gw_cli_traced *t, 
     const double at = t->first_post - origin, posted = at + s->backward_seconds;
     const double arrived = at - s->forward_seconds + s->seconds - s->update_seconds;
     unsigned lanes = 0;
-    json_t *which = json_pack("{s:I}", "step", (json_int_t)(s->step + 1));
+    json_t *which = json_pack("{s:I}", "step", (json_int_t)s->step + 1);
     add_span(events, COMPUTE, "compute", "forward", at - s->forward_seconds, at,
              json_incref(which));
     add_span(events, COMPUTE, "compute", "backward", at, posted, json_incref(which));
