@@ -13,6 +13,9 @@ int gw_cli_profile_on(const gw_cli_engine *engine, int argc, char **argv);
 
 /* The parts; called by all ranks, each of which gets the same numbers. */
 
+/* Numbers of the least tensor that is measured; each next one is four times as large. */
+enum { GW_CLI_PROFILE_LEAST = 256 };
+
 /* Adds gradwire.cluster/1 entries to `codecs`, of tensors of 256 to `most` numbers; rate of a memory copy, bytes a second, unless it is NULL. */
 gw_status gw_cli_profile_codecs(gw_cli_meter *meter, const char *const *specs, size_t n_specs,
                                 size_t most, json_t *codecs, double *copy_rate, gw_why *why);

@@ -10,9 +10,6 @@
 #include "generate.h"
 #include "profile.h"
 
-/* Numbers of the least tensor; each next one is four times as large. */
-enum { LEAST = 256 };
-
 typedef struct coder {
     gw_params params;
     bool feedback;
@@ -132,7 +129,7 @@ static gw_status measure_spec(gw_cli_meter *m, coder *c, const char *spec, json_
 {
     json_t *points = json_array();
     gw_status status = open_spec(c, spec, why);
-    for (size_t n = LEAST; n <= c->most && status == GW_OK; n *= 4) {
+    for (size_t n = GW_CLI_PROFILE_LEAST; n <= c->most && status == GW_OK; n *= 4) {
         c->n = n;
         memset(c->residual, 0, c->most * sizeof *c->residual);
         memset(c->out, 0, c->most * sizeof *c->out);

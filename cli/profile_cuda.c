@@ -8,8 +8,6 @@
 #include "generate.h"
 #include "profile.h"
 
-/* Numbers of the least tensor; each next one is four times as large. */
-enum { LEAST = 256 };
 static const double SHORTEST = 5e-3; /* seconds of a sample: no scheduler takes turns here */
 enum { STEPS = 40 };                 /* after which a residual is as training leaves it */
 
@@ -207,7 +205,7 @@ static gw_status measure_spec(gw_cli_meter *m, device *d, const char *spec, json
 {
     json_t *points = json_array();
     gw_status status = open_spec(d, spec, why);
-    for (size_t n = LEAST; n <= d->most && status == GW_OK; n *= 4) {
+    for (size_t n = GW_CLI_PROFILE_LEAST; n <= d->most && status == GW_OK; n *= 4) {
         d->n = n;
         d->turn = 0;
         status = measure_size(m, d, spec, points, why);
@@ -224,7 +222,7 @@ static gw_status measure_copies(gw_cli_meter *m, device *d, bool out_of_it, gw_c
 {
     char what[96];
     gw_cli_measured found[2] = {{0}};
-    const size_t bytes[2] = {LEAST * sizeof(float), d->most * sizeof(float)};
+    const size_t bytes[2] = {GW_CLI_PROFILE_LEAST * sizeof(float), d->most * sizeof(float)};
     gw_status status = GW_OK;
     d->out_of_it = out_of_it;
     for (int i = 0; i < 2 && status == GW_OK; i++) {

@@ -8,9 +8,7 @@ and when the first layer was coded. The trace is for ui.perfetto.dev or chrome:/
 """
 
 import argparse
-import os
 import re
-import socket
 
 import torch
 import torch.distributed as dist
@@ -21,7 +19,6 @@ import resnet  # also finds the package
 
 STEPS = 3
 OURS = re.compile(r"gw_|gradwire|stream_kernel|encode_kernel|decode\d*_kernel|survey|settle|weigh|collect_kernel|digit_kernel|gather_kernel")
-
 BACKWARD = re.compile(r"dgrad|wgrad|bn_bw|backward")
 
 
@@ -114,10 +111,7 @@ def main():
     parser.add_argument("--batch", type=int, default=256)
     parser.add_argument("--trace", help="write the profiler's trace there")
     options = parser.parse_args()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
-    torch.multiprocessing.spawn(run, (options.ranks, options), nprocs=options.ranks)
+    resnet.spawn(run, options)
 
 
 if __name__ == "__main__":

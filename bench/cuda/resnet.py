@@ -139,6 +139,14 @@ def tell(rank, ranks, options, ddp, device, steps, step_seconds, loss):
     print(json.dumps(result) if options.json else ", ".join(f"{k} {v}" for k, v in result.items()), flush=True)
 
 
+def spawn(main, options):
+    """main(rank, ranks, options) in processes of their own, which find each other."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
+    torch.multiprocessing.spawn(main, (options.ranks, options), nprocs=options.ranks)
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--ranks", type=int, default=2)
@@ -152,10 +160,7 @@ def main():
     parser.add_argument("--data", default=str(fashion_mnist.FOLDER), help="folder of the four files of Fashion-MNIST")
     parser.add_argument("--json", action="store_true", help="one line of JSON at the end, nothing else")
     options = parser.parse_args()
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT=str(free.getsockname()[1]))
-    torch.multiprocessing.spawn(train, (options.ranks, options), nprocs=options.ranks)
+    spawn(train, options)
 
 
 if __name__ == "__main__":

@@ -189,9 +189,9 @@ GW_DEVICE int gw_quads_aligned(const gw_select_in &t, gw_dtype dtype)
            gw_aligned_to(t.after, 16);
 }
 
-/* G of the thread's numbers of a tile of m: g, or g + r, which is also left in r' until it is known what is sent of it. */
+/* G of the thread's numbers of a tile of m: g, or g + r. */
 template <int FEEDBACK>
-GW_DEVICE void gw_select_read(float G[GW_OWN], const gw_select_in &t, gw_dtype dtype, uint64_t at,
+GW_DEVICE void gw_select_form(float G[GW_OWN], const gw_select_in &t, gw_dtype dtype, uint64_t at,
                               uint32_t m)
 {
     gw_read_quads<GW_IN_ROWS>(G, t.in, dtype, at, m, GW_TILE);
@@ -202,6 +202,16 @@ GW_DEVICE void gw_select_read(float G[GW_OWN], const gw_select_in &t, gw_dtype d
         for (int i = 0; i < GW_OWN; i++) {
             G[i] = G[i] + r[i];
         }
+    }
+}
+
+/* The same, left in r′ too until it is known what is sent of it. */
+template <int FEEDBACK>
+GW_DEVICE void gw_select_read(float G[GW_OWN], const gw_select_in &t, gw_dtype dtype, uint64_t at,
+                              uint32_t m)
+{
+    gw_select_form<FEEDBACK>(G, t, dtype, at, m);
+    if (FEEDBACK) {
         gw_write_quads<GW_IN_ROWS>(G, t.after, GW_F32, at, m, GW_TILE);
     }
 }

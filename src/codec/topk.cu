@@ -321,15 +321,7 @@ GW_DEVICE uint32_t collect_tile(held &h, const gw_select_in &t, gw_dtype dtype, 
     const uint32_t m = gw_span_left(t.count, at, GW_TILE);
     float G[GW_OWN];
     uint32_t marks = 0;
-    gw_read_quads<GW_IN_ROWS>(G, t.in, dtype, at, m, GW_TILE);
-    if (FEEDBACK) {
-        float r[GW_OWN];
-        gw_read_quads<GW_IN_ROWS>(r, t.residual, GW_F32, at, m, GW_TILE);
-#pragma unroll
-        for (int i = 0; i < GW_OWN; i++) {
-            G[i] = G[i] + r[i];
-        }
-    }
+    gw_select_form<FEEDBACK>(G, t, dtype, at, m);
 #pragma unroll
     for (int i = 0; i < GW_OWN; i++) { /* a NaN is above all limits */
         marks |= !(fabsf(G[i]) < least) ? 1u << (i / 4 * 8 + i % 4) : 0;

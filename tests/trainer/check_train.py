@@ -392,10 +392,12 @@ def case_profile(work, images):
     (work / "job.json").write_text(json.dumps(job))
     steps = []
     for more in (dict(cpu_share=0, busy_us=0), dict(cpu_share=1, busy_us=0), dict(cpu_share=0, busy_us=3000)):
-        (work / "busy.json").write_text(json.dumps(dict(four, inter=dict(four["inter"], **more))))
+        # rates that are said, not measured: the same on every machine
+        links = dict(intra=dict(latency_us=10, gbit_per_s=100), inter=dict(latency_us=100, gbit_per_s=1, **more), collectives=[])
+        (work / "busy.json").write_text(json.dumps(dict(four, **links)))
         said = run(GRADWIRE, "plan", work / "job.json", "--cluster", work / "busy.json", "-c", "sign", "--no-fusion", "--json")
         steps.append(json.loads(said.stdout)["dense_ms"])
-    assert steps[1] > steps[0] + 0.2 and steps[2] > steps[0] + 0.2, steps
+    assert steps[1] > steps[0] + 1 and steps[2] > steps[0] + 1, steps
     (work / "busy.json").write_text(json.dumps(dict(four, inter=dict(four["inter"], cpu_share=2))))
     said = run(GRADWIRE, "plan", work / "job.json", "--cluster", work / "busy.json", "-c", "sign", status=1).stderr
     assert "inter" in said and "cpu_share" in said, said
