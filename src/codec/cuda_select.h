@@ -311,19 +311,26 @@ typedef struct gw_stage {
     float value[GW_STAGE];
 } gw_stage;
 
-/* n entries of one payload; `set`: in place of what is there. By all threads, a barrier behind it. 0: their places do not ascend. */
+/* n entries of one payload; `set`: in place of what is there. By all threads, a barrier behind it. 0: their places do not ascend, and
+ * nothing was added: two of them could be the same. */
 GW_DEVICE int gw_add_stage(float *sum, const gw_stage &stage, uint32_t from, uint32_t n, int set)
 {
     int ascend = 1;
+    for (uint32_t i = from + 1 + threadIdx.x; i < from + n; i += blockDim.x) {
+        const uint32_t at = stage.at[i], last = stage.at[i - 1];
+        ascend &= at == GW_STAGE_NOWHERE || last < at || last == GW_STAGE_NOWHERE;
+    }
+    if (__syncthreads_or(!ascend)) {
+        return 0;
+    }
     for (uint32_t i = from + threadIdx.x; i < from + n; i += blockDim.x) {
-        const uint32_t at = stage.at[i], last = i > from ? stage.at[i - 1] : 0;
+        const uint32_t at = stage.at[i];
         if (at != GW_STAGE_NOWHERE) {
-            ascend &= i == from || last < at || last == GW_STAGE_NOWHERE;
             sum[at] = set ? stage.value[i] : sum[at] + stage.value[i];
         }
     }
     __syncthreads();
-    return ascend;
+    return 1;
 }
 
 GW_DEVICE void gw_spoil_window(float *sum, uint32_t m)

@@ -269,31 +269,46 @@ GW_DEVICE gw_topk_share gw_topk_share_of(const gw_topk_window &w, const uint32_t
     return s;
 }
 
-/* Many entries of one payload, by all threads. */
+/* The entries of a word of high bits, the first of which is the payload's k-th: `write` adds them to the window. 0: not what an
+ * encoder writes. */
+GW_DEVICE int gw_topk_add_word(const gw_topk_window &w, uint64_t k, uint64_t end, uint64_t bit,
+                               uint32_t word, int write)
+{
+    const uint8_t *high = w.payload + w.list.values_bytes + w.list.low_bytes;
+    int sound = 1;
+    for (; word != 0 && k < end; word &= word - 1, k++) {
+        const uint64_t one = bit + gw_lowest(word);
+        const int beside = k > 0 && one > 0 && (high[(one - 1) / 8] >> (one - 1) % 8 & 1) != 0;
+        uint32_t at;
+        float v;
+        sound &= gw_topk_get(w, k, one - k, &at, &v) && (!beside || gw_topk_ascends(w, k));
+        if (write && at != GW_STAGE_NOWHERE) {
+            w.sum[at] = w.set ? v : w.sum[at] + v;
+        }
+    }
+    return sound;
+}
+
+/* Many entries of one payload, by all threads. They are looked at before they are added: of those that do not ascend two could
+ * be the same. */
 GW_DEVICE int gw_topk_add(const gw_topk_window &w, const gw_topk_share &s)
 {
     __shared__ uint32_t of_warps[2][GW_TOPK_WARPS];
     const uint8_t *high = w.payload + w.list.values_bytes + w.list.low_bytes;
     uint64_t j = s.j, bit = s.part + s.j;
-    int sound = 1;
     for (uint32_t turn = 0; j < s.end && bit < w.list.high_bits;
          bit += 32 * GW_TOPK_THREADS, turn ^= 1) {
         const uint64_t mine = bit + 32 * threadIdx.x;
-        uint32_t word = gw_topk_word(high, w.list, mine), all;
-        uint64_t k = j + gw_block_before((uint32_t)__popc(word), of_warps[turn], &all);
-        for (; word != 0 && k < s.end; word &= word - 1, k++) {
-            const uint64_t one = mine + gw_lowest(word);
-            const int beside = k > 0 && one > 0 && (high[(one - 1) / 8] >> (one - 1) % 8 & 1) != 0;
-            uint32_t at;
-            float v;
-            sound &= gw_topk_get(w, k, one - k, &at, &v) && (!beside || gw_topk_ascends(w, k));
-            if (at != GW_STAGE_NOWHERE) {
-                w.sum[at] = w.set ? v : w.sum[at] + v;
-            }
+        const uint32_t word = gw_topk_word(high, w.list, mine);
+        uint32_t all;
+        const uint64_t k = j + gw_block_before((uint32_t)__popc(word), of_warps[turn], &all);
+        if (__syncthreads_or(!gw_topk_add_word(w, k, s.end, mine, word, 0))) {
+            return 0;
         }
+        (void)gw_topk_add_word(w, k, s.end, mine, word, 1);
         j += all;
     }
-    return sound;
+    return 1;
 }
 
 /* One warp: leaves for each entry of the share how many zeros the high bits have between its part and it, and where it matters

@@ -1,6 +1,7 @@
 #include "plan/price.h"
 
 #include "base/why.h"
+#include "route/cut.h"
 
 #include <stdlib.h>
 #include <string.h>
@@ -23,6 +24,30 @@ typedef struct skeleton {
     uint32_t n, codings;
     double bytes; /* fp32, of all of it */
 } skeleton;
+
+/* Where a tensor goes to a root and back by several exchanges (its pieces; with ranks that have a part each, one for each rank of a
+ * node), the root sends what it has summed while the next come in. Its two directions are then busy at once, as far as measured
+ * steps tell (docs/plan.md, "Prediction meets reality"). `other`: of another rank of the root's node, or NULL. */
+static void overlap_roots(skeleton *s, const gw_program *root, const gw_program *other,
+                          double exchanges, uint32_t ranks_per_node)
+{
+    static const double BOTH_WAYS = 0.6;
+    const part *inward = NULL;
+    for (uint32_t i = 0; i < s->n; i++) {
+        part *x = &s->part[i];
+        const int coding = x->op == GW_OP_ENCODE || x->op == GW_OP_DECODE;
+        if (coding || root->move[i].step.level == GW_LEVEL_INTRA) {
+            continue;
+        }
+        if (x->op == GW_OP_BROADCAST && inward != NULL) {
+            const int each =
+                other != NULL && other->move[i].runs && root->move[i].step.level == GW_LEVEL_INTER;
+            const double shorter = inward->seconds < x->seconds ? inward->seconds : x->seconds;
+            x->seconds -= BOTH_WAYS * shorter * (1 - 1 / (exchanges * (each ? ranks_per_node : 1)));
+        }
+        inward = x->op == GW_OP_GATHER ? x : NULL;
+    }
+}
 
 static gw_status compile(const gw_pricer *p, uint64_t elements, const gw_params *params,
                          const gw_route *route, skeleton *out, gw_why *why)
@@ -62,8 +87,15 @@ static gw_status compile(const gw_pricer *p, uint64_t elements, const gw_params 
             if (m->before.kind == GW_OPERAND_BUNDLE &&
                 (gw_params_flags(params) & GW_CODEC_FIXED_SIZE) == 0) {
                 x->seconds += gw_lengths_seconds(c, m, peer, p->sigma);
+                x->messages += m->group.size - 1;
             }
         }
+    }
+    if (p->apart && elements > 0) {
+        const uint64_t piece =
+            gw_cut_usual(elements, out->codings > 0 ? gw_codec_grain(params) : 1);
+        overlap_roots(out, &root, pair ? &other : NULL, (double)elements / (double)piece,
+                      c->ranks_per_node);
     }
     return GW_OK;
 }

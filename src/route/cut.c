@@ -2,6 +2,30 @@
  * not empty, whose last block may be short. */
 #include "route/cut.h"
 
+enum { MOST_PIECES = 1 << 16 };
+/* Eight, so that a tensor's all-to-all and allgather overlap, but not so small that messages cost more than their bytes, nor so
+ * large that the first and last pieces do. */
+enum { USUAL_PIECES = 8, LEAST_PIECE = 256 * 1024, MOST_PIECE = 1024 * 1024 };
+
+uint64_t gw_cut_even(uint64_t elements, uint64_t grain, uint64_t size)
+{
+    const uint64_t pieces = (elements + size - 1) / size;
+    if (grain == 0 || pieces <= 1) {
+        return elements;
+    }
+    const uint64_t n = pieces < MOST_PIECES ? pieces : MOST_PIECES;
+    return ((elements + n - 1) / n + grain - 1) / grain * grain;
+}
+
+uint64_t gw_cut_usual(uint64_t elements, uint64_t grain)
+{
+    const uint64_t size = elements / USUAL_PIECES;
+    return gw_cut_even(elements, grain,
+                       size < LEAST_PIECE  ? LEAST_PIECE
+                       : size > MOST_PIECE ? MOST_PIECE
+                                           : size);
+}
+
 gw_range gw_range_cut(gw_range whole, uint64_t grain, uint32_t pieces, uint32_t index)
 {
     const uint64_t unit = grain != 0 ? grain : 1;

@@ -1,4 +1,5 @@
 /* What an agreed plan takes: exchanges, tasks, memory. */
+#include "route/cut.h"
 #include "step/step.h"
 
 #include <stdlib.h>
@@ -6,10 +7,6 @@
 
 /* Elements of a fusion, at most: more would wait too long for its last layer. */
 enum { FUSION = 256 * 1024 };
-enum { MOST_PIECES = 1 << 16 };
-/* Unless the caller says how large pieces are: eight, so that a tensor's all-to-all and allgather overlap, but not so small
- * that messages cost more than their bytes, nor so large that the first and last pieces do. */
-enum { USUAL_PIECES = 8, LEAST_PIECE = 256 * 1024, MOST_PIECE = 1024 * 1024 };
 
 static void destroy_all(gw_exchange **exchanges, uint32_t n)
 {
@@ -86,17 +83,11 @@ static uint64_t piece_size(const gw_step *s, const gw_layer *l)
 {
     const int codes = gw_route_encodes(&l->route) != 0;
     const uint64_t grain = codes ? gw_codec_grain(&l->params) : 1;
-    uint64_t size = s->config.piece;
-    if (size == 0) {
-        size = l->elements / USUAL_PIECES;
-        size = size < LEAST_PIECE ? LEAST_PIECE : size > MOST_PIECE ? MOST_PIECE : size;
-    }
-    const uint64_t pieces = (l->elements + size - 1) / size;
-    if (grain == 0 || pieces <= 1 || s->config.sharded) { /* whose pieces are the ranks' */
+    if (s->config.sharded) { /* whose pieces are the ranks' */
         return l->elements;
     }
-    const uint64_t n = pieces < MOST_PIECES ? pieces : MOST_PIECES;
-    return ((l->elements + n - 1) / n + grain - 1) / grain * grain;
+    return s->config.piece != 0 ? gw_cut_even(l->elements, grain, s->config.piece)
+                                : gw_cut_usual(l->elements, grain);
 }
 
 /* The old exchanges go when the new ones have taken over what fits. */

@@ -278,7 +278,7 @@ static void refused(void **state)
     assert_string_equal(
         why.text,
         "cluster 'espresso-pcie-25g' does not say what natural costs on a device that may code");
-    gw_plan_entry entry = {.tensor = 0};
+    gw_plan_entry entry = {.tensor = 0, .params = params_of("cast:to=bf16")};
     double seconds = 0;
     assert_int_equal(gw_plan_predict(&s.job.job, c, &entry, 1, 0, &seconds, &why), GW_ERR_ARG);
     assert_string_equal(why.text, "the plan has 1 tensors, the job 10");
@@ -370,6 +370,50 @@ static void exchanges_need_cores(void **state)
     CHECK(half > 8e-3 && half < 9e-3, "%g s for half as many messages again", half);
 }
 
+/* One tensor to the root and back; a payload's byte takes 10 ns, coding nothing. */
+static double rooted_step(uint64_t elements, double beside, uint32_t ranks_per_node,
+                          const char *route)
+{
+    gw_job_tensor tensor = {.name = "a", .elements = elements, .ready = 0};
+    const gw_job job = {.tensors = &tensor, .n = 1, .forward = 1e-9, .beside = beside};
+    gw_codec_cost cost = {.params = params_of("cast:to=bf16"),
+                          .device = GW_DEVICE_CPU,
+                          .encode = {.point = {{.bytes = 1}}, .n = 1},
+                          .decode = {.point = {{.bytes = 1}}, .n = 1}};
+    gw_plan_entry entry = {.tensor = 0, .params = params_of("cast:to=bf16")};
+    double seconds = NAN;
+    gw_why why = {""};
+    assert_int_equal(gw_route_parse(&entry.route, route, &why), GW_OK);
+    const gw_cluster cluster = {.nodes = 2,
+                                .ranks_per_node = ranks_per_node,
+                                .intra = {.rate = 1e18},
+                                .inter = {.rate = 1e8},
+                                .codecs = &cost,
+                                .n_codecs = 1};
+    const gw_status status = gw_plan_predict(&job, &cluster, &entry, 1, 0, &seconds, &why);
+    CHECK(status == GW_OK, "%s", why.text);
+    return seconds;
+}
+
+/* A tensor that is cut, or in parts of a node's ranks, goes back while the rest is still coming: six tenths of what could overlap. */
+static void roots_send_while_they_gather(void **state)
+{
+    (void)state;
+    const uint64_t piece = 256 * 1024;
+    const double there = (double)piece * 2 * 1e-8, beside = 1e-8; /* seconds of a piece, one way */
+    const char *parts =
+        "intra:reduce_scatter \xC2\xB7 encode@cpu \xC2\xB7 inter:gather \xC2\xB7 decode@cpu "
+        "\xC2\xB7 encode@cpu \xC2\xB7 inter:broadcast \xC2\xB7 decode@cpu \xC2\xB7 intra:allgather";
+    const double whole = rooted_step(piece, beside, 1, "star"),
+                 cut = rooted_step(4 * piece, beside, 1, "star"),
+                 not_measured = rooted_step(4 * piece, 0, 1, "star"),
+                 two = rooted_step(piece, beside, 2, parts);
+    CHECK(fabs(whole / there - 2) < 0.01, "%g of a piece's way", whole / there);
+    CHECK(fabs(cut / there - (8 - 0.6 * 4 * 0.75)) < 0.01, "%g of a piece's way", cut / there);
+    CHECK(fabs(not_measured / there - 8) < 0.01, "%g of a piece's way", not_measured / there);
+    CHECK(fabs(two / there - (2 - 0.6 * 0.5)) < 0.01, "%g of a piece's way", two / there);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(spans),
@@ -380,6 +424,7 @@ int main(void)
                                        cmocka_unit_test(kept_within),
                                        cmocka_unit_test(prices),
                                        cmocka_unit_test(refused),
-                                       cmocka_unit_test(exchanges_need_cores)};
+                                       cmocka_unit_test(exchanges_need_cores),
+                                       cmocka_unit_test(roots_send_while_they_gather)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
