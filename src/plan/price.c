@@ -27,7 +27,7 @@ typedef struct skeleton {
 
 /* Where a tensor goes to a root and back by several exchanges (its pieces; with ranks that have a part each, one for each rank of a
  * node), the root sends what it has summed while the next come in. Its two directions are then busy at once, as far as measured
- * steps tell (docs/plan.md, "Prediction meets reality"). `other`: of another rank of the root's node, or NULL. */
+ * steps tell (docs/decisions/008). `other`: of another rank of the root's node, or NULL. */
 static void overlap_roots(skeleton *s, const gw_program *root, const gw_program *other,
                           double exchanges, uint32_t ranks_per_node)
 {
