@@ -115,4 +115,64 @@ GW_DEVICE void gw_copies_done(void)
 #endif
 }
 
+/* Bulk copies: as asynchronous ones, but of many bytes by one thread, counted by an announcement in shared memory, one of whose
+ * rounds ends when all bytes that were announced for it have come. All of it begins and ends at multiples of 16 bytes. The emulation, whose
+ * copies are done at once, relies on a barrier between whoever copies and whoever waits. */
+typedef uint64_t gw_announcement;
+
+GW_DEVICE void gw_bulk_begin(gw_announcement *a)
+{
+#ifdef __CUDA_ARCH__
+    asm volatile(
+        "mbarrier.init.shared::cta.b64 [%0], 1;\n\tfence.mbarrier_init.release.cluster;" ::"r"(
+            (uint32_t)__cvta_generic_to_shared(a))
+        : "memory");
+#else
+    *a = 0;
+#endif
+}
+
+/* Begins a round. */
+GW_DEVICE void gw_bulk_expect(gw_announcement *a, uint32_t bytes)
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" ::"r"(
+                     (uint32_t)__cvta_generic_to_shared(a)),
+                 "r"(bytes)
+                 : "memory");
+#else
+    *a += bytes;
+#endif
+}
+
+GW_DEVICE void gw_bulk_copy(void *shared, const void *global, uint32_t bytes, gw_announcement *a)
+{
+#ifdef __CUDA_ARCH__
+    asm volatile(
+        "cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" ::
+            "r"((uint32_t)__cvta_generic_to_shared(shared)),
+        "l"(global), "r"(bytes), "r"((uint32_t)__cvta_generic_to_shared(a))
+        : "memory");
+#else
+    for (uint32_t i = 0; i < bytes / 16; i++) {
+        ((uint4 *)shared)[i] = ((const uint4 *)global)[i];
+    }
+    *a -= bytes;
+#endif
+}
+
+/* Waits for the end of a round; they are even and odd in turn, beginning with even. */
+GW_DEVICE void gw_bulk_wait(gw_announcement *a, uint32_t odd)
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("{\n\t.reg .pred come;\n"
+                 "again:\n\tmbarrier.try_wait.parity.shared::cta.b64 come, [%0], %1;\n\t"
+                 "@!come bra again;\n\t}" ::"r"((uint32_t)__cvta_generic_to_shared(a)),
+                 "r"(odd)
+                 : "memory");
+#else
+    (void)a, (void)odd;
+#endif
+}
+
 #endif

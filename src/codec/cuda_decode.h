@@ -228,6 +228,128 @@ template <class R, class C, class B> GW_DEVICE void gw_roll(const B &batch)
     }
 }
 
+/* The same by way of shared memory, for strings that begin anywhere: LOAD payloads of a tile are a load, and while one load is added the next
+ * is on its way. R::add(sum, string) adds a whole tile's. */
+template <class B> struct gw_ring {
+    const B *batch;
+    uint8_t *strings;      /* of two loads */
+    gw_announcement *come; /* two */
+    uint64_t at, whole;    /* of the load that is to come next, of the tiles */
+    uint32_t first;
+};
+
+/* One payload's string of a tile: where its bytes in blocks of 16 begin and end, from the address in front of it that is a multiple of
+ * 16 on. Blocks that the payload does not fill are left out. */
+typedef struct gw_blocks {
+    uint32_t begin, end;
+} gw_blocks;
+
+GW_DEVICE gw_blocks gw_blocks_of(const uint8_t *payload, uint64_t from, uint32_t bytes,
+                                 uint64_t all)
+{
+    const uint32_t shift = (uint32_t)(uintptr_t)(payload + from) & 15;
+    const uint32_t begin = from < shift ? 16 : 0, end = (shift + bytes + 15) / 16 * 16;
+    return {begin, from + end - shift > all ? end - 16 : end};
+}
+
+/* One thread starts the next load on its way to place `which`. */
+template <int LOAD, class C, class B> GW_DEVICE void gw_ring_load(gw_ring<B> &ring, uint32_t which)
+{
+    const B &batch = *ring.batch;
+    if (ring.at >= ring.whole) {
+        return;
+    }
+    const uint64_t from = C::begin(batch.s, ring.at), count = batch.tensor[0].count;
+    const uint64_t all =
+        C::begin(batch.s, ring.whole) + C::bytes(batch.s, (uint32_t)(count - ring.whole));
+    const uint32_t bytes = C::bytes(batch.s, GW_TILE);
+    uint32_t sum = 0;
+#pragma unroll
+    for (uint32_t p = 0; p < LOAD; p++) {
+        if (ring.first + p < batch.n_payloads) {
+            const gw_blocks b = gw_blocks_of(batch.payload[ring.first + p], from, bytes, all);
+            sum += b.end - b.begin;
+        }
+    }
+    gw_bulk_expect(&ring.come[which], sum);
+#pragma unroll
+    for (uint32_t p = 0; p < LOAD; p++) {
+        if (ring.first + p < batch.n_payloads) {
+            const uint8_t *string = batch.payload[ring.first + p] + from;
+            const gw_blocks b = gw_blocks_of(batch.payload[ring.first + p], from, bytes, all);
+            const uint32_t shift = (uint32_t)(uintptr_t)string & 15;
+            uint8_t *to = ring.strings + (LOAD * which + p) * batch.stride;
+            gw_bulk_copy(to + b.begin, string - shift + b.begin, b.end - b.begin,
+                         &ring.come[which]);
+#pragma unroll 1
+            for (uint32_t i = shift; i < b.begin; i++) {
+                to[i] = string[i - shift];
+            }
+#pragma unroll 1
+            for (uint32_t i = b.end; i < shift + bytes; i++) {
+                to[i] = string[i - shift];
+            }
+        }
+    }
+    ring.first += LOAD;
+    if (ring.first >= batch.n_payloads) {
+        ring.first = 0;
+        ring.at += (uint64_t)gridDim.x * GW_TILE;
+    }
+}
+
+template <int LOAD, class R, class C, class B> GW_DEVICE void gw_roll_by_copies(const B &batch)
+{
+    GW_DYNAMIC_SHARED(strings);
+    __shared__ gw_announcement come[2];
+    const gw_span_out &t = batch.tensor[0];
+    const uint64_t whole = t.count / GW_TILE * GW_TILE;
+    uint64_t at = (uint64_t)blockIdx.x * GW_TILE;
+    gw_ring<B> ring = {&batch, strings, come, at, whole, 0};
+    uint32_t k = 0;
+    int sound = 1;
+    if (threadIdx.x == 0) {
+        gw_bulk_begin(&come[0]);
+        gw_bulk_begin(&come[1]);
+        gw_ring_load<LOAD, C>(ring, 0);
+        gw_ring_load<LOAD, C>(ring, 1);
+    }
+    __syncthreads();
+#pragma unroll 1
+    for (; at < whole; at += (uint64_t)gridDim.x * GW_TILE) {
+        const uint64_t from = C::begin(batch.s, at);
+        float sum[GW_OWN];
+#pragma unroll
+        for (int i = 0; i < GW_OWN; i++) {
+            sum[i] = -0.0f; /* changes nothing that is added to it */
+        }
+#pragma unroll 1
+        for (uint32_t first = 0; first < batch.n_payloads; first += LOAD, k++) {
+            gw_bulk_wait(&come[k % 2], k / 2 % 2);
+#pragma unroll
+            for (uint32_t p = 0; p < LOAD; p++) {
+                if (first + p < batch.n_payloads) {
+                    const uint8_t *string = batch.payload[first + p] + from;
+                    sound &= R::add(
+                        sum, {(const uint32_t *)(strings + (LOAD * (k % 2) + p) * batch.stride),
+                              8 * ((uint32_t)(uintptr_t)string & 15)});
+                }
+            }
+            __syncthreads();
+            if (threadIdx.x == 0) {
+                gw_ring_load<LOAD, C>(ring, k % 2);
+            }
+        }
+        gw_write_sum<GW_IN_ROWS>(sum, batch, t, at, GW_TILE);
+    }
+    if (!sound) {
+        gw_blame(t.result, GW_ERR_CORRUPT);
+    }
+    if (at < t.count) {
+        gw_decode_tile<C>(batch, 0, at, (uint32_t)(t.count - at));
+    }
+}
+
 /* Shared memory of one string of `bytes`: it begins anywhere in its first 16 bytes, and a word behind it may be read. */
 static inline uint32_t gw_string_stride(uint32_t bytes)
 {

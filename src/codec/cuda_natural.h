@@ -72,6 +72,14 @@ struct eight {
     }
 };
 
+/* For gw_roll_by_copies. */
+struct eight_whole {
+    GW_DEVICE int add(float sum[GW_OWN], gw_string string)
+    {
+        return eight::add(sum, string, gw_span_shared(), BLOCK);
+    }
+};
+
 /* bits=9: four exponents, and four signs from the last bit on. */
 GW_DEVICE void add_nine(float sum[4], uint32_t exponents, uint32_t signs)
 {
@@ -207,6 +215,14 @@ __global__ void __launch_bounds__(THREADS, 4) decode8_kernel(const __grid_consta
     } else {
         gw_decode_tile<eight>(batch, index, at, left < BLOCK ? (uint32_t)left : (uint32_t)BLOCK);
     }
+}
+
+enum { LOAD8 = 4 /* payloads */ };
+
+template <class B>
+__global__ void __launch_bounds__(THREADS, 4) roll8_kernel(const __grid_constant__ B batch)
+{
+    gw_roll_by_copies<LOAD8, eight_whole, eight>(batch);
 }
 
 template <class B>

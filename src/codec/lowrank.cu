@@ -6,6 +6,7 @@
  *   finish:  r′ = G − P̂ · Q
  * A small tensor has all of it in one block. */
 #include "codec/cuda_lowrank_right.h"
+#include "codec/cuda_lowrank_small.h"
 
 /* Names of templates are the linker's business too: they stay in this file. */
 namespace
@@ -192,11 +193,28 @@ struct run_decode {
             return gw_matrix_of(batch.s.rank, batch.s.cols, count);
         };
         batch.s.alone = matrix(batch.tensor[0].count);
-        uint32_t n = part.deal(
-            [&](uint64_t count) { return batch.n_payloads * gw_low_surveys(matrix(count)); });
-        GW_LAUNCH(gw_low_survey_kernel<B>, n, THREADS, 0, call->stream, batch);
-        n = part.deal([&](uint64_t count) { return gw_low_blocks(matrix(count)); });
-        GW_LAUNCH(gw_low_sum_kernel<B>, n, THREADS, 0, call->stream, batch);
+        uint32_t words = 0;
+        uint32_t n = part.deal([&](uint64_t count) {
+            const uint32_t room = gw_low_sum_room(matrix(count), batch.n_payloads);
+            words = room > words ? room : words;
+            return room != 0 ? 1u : 0u;
+        });
+        if (n != 0) {
+            GW_LAUNCH(gw_low_small_kernel<B>, n, THREADS, 4 * words, call->stream, batch);
+        }
+        /* blocks(matrix) of the tensors that are left */
+        const auto deal = [&](uint32_t (*blocks)(const gw_matrix &), uint32_t times) {
+            return part.deal([&](uint64_t count) {
+                const gw_matrix m = matrix(count);
+                return gw_low_sum_room(m, batch.n_payloads) != 0 ? 0u : times * blocks(m);
+            });
+        };
+        n = deal(gw_low_surveys, batch.n_payloads);
+        if (n != 0) {
+            GW_LAUNCH(gw_low_survey_kernel<B>, n, THREADS, 0, call->stream, batch);
+            n = deal(gw_low_blocks, 1);
+            GW_LAUNCH(gw_low_sum_kernel<B>, n, THREADS, 0, call->stream, batch);
+        }
     }
 };
 

@@ -11,7 +11,7 @@
 namespace
 {
 enum { BITS, WARPS = THREADS / 32 };
-enum { IMAGE8 = BLOCK / 4 + 4, IMAGE9 = BLOCK / 4 + BLOCK / 32 }; /* words */
+enum { IMAGE8 = BLOCK / 4 + 40, IMAGE9 = BLOCK / 4 + BLOCK / 32 }; /* words */
 
 /* The upper halves of the thread's numbers, rounded: sign, exponent, and 7 bits of no use; those of number 2i and 2i + 1
  * in high[i]. `number` is of its first random word. Not 0 if some number is not finite or has become 2 or more. */
@@ -209,27 +209,37 @@ GW_DEVICE int encode_large(uint32_t *image, const uint32_t high[GW_OWN / 2], con
     return by_core;
 }
 
-/* Where the image of a whole block lies in its memory, in words, so that what goes to 16 bytes of the payload is found from a multiple
- * of 16 on, but for the shift of bytes. */
+/* Where the image of a whole block lies in its memory, in words, so that what goes to a line of the payload is found from a multiple
+ * of 128 bytes on, but for the shift of bytes: memory likes to be written by whole lines. */
 GW_DEVICE uint32_t place_of(const uint8_t *to)
 {
-    return ((uint32_t)(uintptr_t)to & 15) / 4;
+    return ((uint32_t)(uintptr_t)to & 127) / 4;
+}
+
+/* 16 bytes of the payload, from `line` on, out of the image. */
+GW_DEVICE void put16(uint8_t *line, const uint32_t *memory, uint32_t i, uint32_t shift)
+{
+    const uint4 v = ((const uint4 *)memory)[i];
+    const uint32_t next = memory[4 * i + 4];
+    __stcs((uint4 *)line + i,
+           make_uint4(__funnelshift_r(v.x, v.y, shift), __funnelshift_r(v.y, v.z, shift),
+                      __funnelshift_r(v.z, v.w, shift), __funnelshift_r(v.w, next, shift)));
 }
 
 /* A whole block's 4097 bytes, from the last of the image's first word on. */
 GW_DEVICE void put8(uint8_t *to, const uint32_t *memory)
 {
-    const uint32_t me = threadIdx.x, before = (uint32_t)(uintptr_t)to & 15;
-    const uint32_t head = (0u - before) & 15, shift = 8 * ((3 - before) & 3);
-    if (me != 0 || head == 0) {
-        const uint4 v = ((const uint4 *)memory)[me];
-        const uint32_t next = memory[4 * me + 4];
-        __stcs((uint4 *)(to - before) + me,
-               make_uint4(__funnelshift_r(v.x, v.y, shift), __funnelshift_r(v.y, v.z, shift),
-                          __funnelshift_r(v.z, v.w, shift), __funnelshift_r(v.w, next, shift)));
+    const uint32_t me = threadIdx.x, before = (uint32_t)(uintptr_t)to & 127,
+                   end = before + BLOCK + 1;
+    const uint32_t shift = 8 * (3 - before % 4), head = (0u - before) & 15;
+    if (16 * me >= before) {
+        put16(to - before, memory, me, shift);
     }
-    if (me <= head + before) { /* before the first 16 bytes that are whole, and behind the last */
-        const uint32_t i = me < head ? me : BLOCK - before + me - head;
+    if (me / 32 == 1 && me % 32 < end / 16 - THREADS) {
+        put16(to - before, memory, me - 32 + THREADS, shift);
+    }
+    if (me / 32 == 2 && me % 32 < head + end % 16) { /* around what is whole */
+        const uint32_t i = me % 32 < head ? me % 32 : BLOCK + 1 - end % 16 + me % 32 - head;
         to[i] = ((const uint8_t *)(memory + place_of(to)))[3 + i];
     }
 }
@@ -513,8 +523,15 @@ struct start_encode {
 struct start_decode {
     const gw_cuda_call *call;
 
-    template <class B> void operator()(const B &batch, uint32_t tiles) const
+    template <int N, int P>
+    void operator()(const gw_decode_batch<N, P> &batch, uint32_t tiles) const
     {
+        typedef gw_decode_batch<N, P> B;
+        if (N == 1 && call->value[BITS] == 8 && batch.n_payloads > 1 && gw_rolls(batch, 1)) {
+            GW_LAUNCH(roll8_kernel<B>, (tiles + GW_ROLL - 1) / GW_ROLL, THREADS,
+                      2 * LOAD8 * batch.stride, call->stream, batch);
+            return;
+        }
         void (*const kernel)(B) = call->value[BITS] == 9 ? decode9_kernel<B> : decode8_kernel<B>;
         GW_LAUNCH(kernel, tiles, THREADS, batch.abreast * batch.stride, call->stream, batch);
     }
