@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
-"""Seconds a step of one way to exchange gradients; run by every rank (RANK, WORLD_SIZE, MASTER_ADDR): step.py WAY [STEPS]
+"""Seconds a step of one way to exchange gradients; run by every rank (RANK, WORLD_SIZE, MASTER_ADDR): step.py WAY [STEPS [views]]
 
-WAY: compute, ddp, fp16, bf16hook, powersgd:RANK, or a codec of ours. Rank 0 prints one line of JSON.
+WAY: compute, copies (DDP that exchanges nothing), ddp, fp16, bf16hook, powersgd:RANK, or a codec of ours. views: DDP's gradient_as_bucket_view. Rank 0 prints one
+line of JSON.
 """
 
 import json
@@ -45,10 +46,16 @@ def batches(rank):
         yield x[i], y[i]
 
 
-def wrap(model, way):
+def exchange_nothing(_state, bucket: dist.GradBucket) -> torch.futures.Future[torch.Tensor]:
+    done = torch.futures.Future()
+    done.set_result(bucket.buffer())
+    return done
+
+
+def wrap(model, way, views=False):
     if way == "compute":
         return model
-    options = {}
+    options = {"gradient_as_bucket_view": views}
     if way.startswith("powersgd-1bucket"):  # with more than one bucket it hangs on gloo
         options["bucket_cap_mb"] = 1024
         dist._DEFAULT_FIRST_BUCKET_BYTES = 1 << 30
@@ -57,7 +64,9 @@ def wrap(model, way):
         return ddp
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
-    if way == "fp16":
+    if way == "copies":
+        ddp.register_comm_hook(None, exchange_nothing)
+    elif way == "fp16":
         ddp.register_comm_hook(None, default_hooks.fp16_compress_hook)
     elif way == "bf16hook":
         ddp.register_comm_hook(None, default_hooks.bf16_compress_hook)
@@ -83,12 +92,12 @@ def sent_bytes():
 
 
 def main():
-    way, steps, warm = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 8, 4
+    way, steps, warm, views = sys.argv[1], int(sys.argv[2]) if len(sys.argv) > 2 else 8, 4, "views" in sys.argv[3:]
     torch.set_num_threads(1)
     rank, ranks = int(os.environ["RANK"]), int(os.environ["WORLD_SIZE"])
     dist.init_process_group("gloo")
     torch.manual_seed(0)
-    model = wrap(network(), way)
+    model = wrap(network(), way, views)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
     times, data, cpu, sent = [], batches(rank), 0.0, 0
     for step in range(warm + steps):

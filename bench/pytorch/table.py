@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Seconds a step of PyTorch DDP by one way of exchanging gradients after the other, on slow links, as one table.
 
-    sudo bench/pytorch/table.py NETLAB [--python PYTHON] [--nodes 4] [--rates 1gbit,200mbit,100mbit] [--delay 1us] [--steps 8] [WAY]...
+    sudo bench/pytorch/table.py NETLAB [--python PYTHON] [--nodes 4] [--rates 1gbit,200mbit,100mbit] [--delay 1us] [--steps 8] [--views] [WAY]...
 
 NETLAB is the tool that makes the links. Every way runs in processes of its own, one rank a node, one thread a rank; one that does
 not end is "hung". Times are the median of STEPS after 4 more, on rank 0.
@@ -9,6 +9,7 @@ not end is "hung". Times are the median of STEPS after 4 more, on rank 0.
 limit     bytes that rank 0's interface sent, over the link's rate
 beyond    step minus compute minus limit: negative where the wire is hidden behind computing
 cpu       processor time of rank 0 a step, over that of compute alone
+copies    DDP that exchanges nothing: what it does itself beyond computing
 """
 
 import argparse
@@ -20,7 +21,7 @@ import subprocess
 import sys
 
 HERE = pathlib.Path(__file__).resolve().parent
-WAYS = ["compute", "ddp", "fp16", "bf16hook", "powersgd:1", "powersgd:2", "powersgd:4", "powersgd-1bucket:1", "powersgd-1bucket:2",
+WAYS = ["compute", "copies", "ddp", "fp16", "bf16hook", "powersgd:1", "powersgd:2", "powersgd:4", "powersgd-1bucket:1", "powersgd-1bucket:2",
         "powersgd-1bucket:4", "cast:to=bf16", "natural:bits=8", "dither:bits=4", "topk:density=0.01", "adacomp", "lowrank:rank=4"]
 
 
@@ -39,8 +40,8 @@ def netlab(tool, *arguments, timeout=60):
             return process.communicate()[0], False
 
 
-def measure(tool, python, way, steps, patience):
-    text, ended = netlab(tool, "run", python, str(HERE / "step.py"), way, str(steps), timeout=patience)
+def measure(tool, python, way, steps, views, patience):
+    text, ended = netlab(tool, "run", python, str(HERE / "step.py"), way, str(steps), *(["views"] if views else []), timeout=patience)
     for line in text.splitlines():
         at = line.find('{"way"')
         if at >= 0:
@@ -82,6 +83,7 @@ def main():
     parser.add_argument("--rates", default="1gbit,200mbit,100mbit")
     parser.add_argument("--delay", help="one way; without it links let 128 KiB through for free after a pause")
     parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--views", action="store_true", help="DDP with gradient_as_bucket_view, which saves it two copies")
     parser.add_argument("--json", action="store_true", help="lines of JSON too")
     options = parser.parse_intermixed_args()
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
@@ -92,7 +94,7 @@ def main():
         patience = 60 + 60 * 1e9 / bits(rate) / 4 + 0.06 * options.steps * 1e9 / bits(rate) * 30
         try:
             for way in options.ways:
-                found.append(measure(options.netlab, options.python, way, options.steps, patience))
+                found.append(measure(options.netlab, options.python, way, options.steps, options.views, patience))
                 print(json.dumps(dict(found[-1], rate=rate)) if options.json else f"  {rate} {way} done", file=sys.stderr, flush=True)
         finally:
             netlab(options.netlab, "down")

@@ -68,6 +68,10 @@ typedef struct gw_comm_table {
 
     /* Optional: what the operation still waits for, in words ("alltoallv 7: rank 2 has not called it"). */
     void (*describe)(gw_comm *comm, gw_request request, char *text, size_t size);
+    /* Optional: from now on call(with) happens whenever an operation of this group has become done or failed, on any
+     * thread, and must not call the group; NULL: no more, and none is under way on return. Without it operations have to
+     * be tested again and again. */
+    void (*notify)(gw_comm *comm, void (*call)(void *with), void *with);
 } gw_comm_table;
 
 /* One rank's end of a group. Backends put more behind it. */

@@ -44,6 +44,9 @@ GW_API gw_status gw_hosted_take(gw_hosted *hosted, gw_hosted_work *work, gw_why 
 GW_API gw_status gw_hosted_done(gw_hosted *hosted, void *id, gw_status status, const char *text);
 /* Operations that the host has been given and has not reported. Their memory must stay. */
 GW_API uint32_t gw_hosted_under_way(gw_hosted *hosted);
+/* The calling thread, and threads that it starts from now on, carry messages: where there are more threads than cores
+ * they get their turn as soon as they wake. A wish; 0: as usual again. */
+GW_API void gw_hosted_hurry(int hurry);
 /* take returns from now on; posts fail. */
 GW_API void gw_hosted_stop(gw_hosted *hosted);
 /* After everything split from it is closed; accepts NULL. GW_ERR_STATE: something is under way, nothing was freed. */

@@ -52,6 +52,7 @@ class Carrier:
     # ---- the one thread that calls the process group ----
 
     def _take(self):
+        lib.gw_hosted_hurry(1)
         work, why = Work(), Why()
         while True:
             status = lib.gw_hosted_take(self._handle, byref(work), byref(why))

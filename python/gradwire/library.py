@@ -125,6 +125,7 @@ _SIGNATURES = {
     "gw_hosted_take": (c_int, [c_void_p, POINTER(Work), _why]),
     "gw_hosted_done": (c_int, [c_void_p, c_void_p, c_int, c_char_p]),
     "gw_hosted_under_way": (c_uint32, [c_void_p]),
+    "gw_hosted_hurry": (None, [c_int]),
     "gw_hosted_stop": (None, [c_void_p]),
     "gw_hosted_destroy": (c_int, [c_void_p]),
     "gw_step_create": (c_int, [POINTER(StepConfig), POINTER(c_void_p), _why]),

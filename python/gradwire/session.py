@@ -74,7 +74,11 @@ def ranks_per_node(names):
 
 def make_carrier(group, timeout):
     nodes = ranks_per_node(gather(group, socket.gethostname()))
-    own, members = own_group(group, 2 * timeout + datetime.timedelta(seconds=30))  # a step's timeout comes first
+    lib.gw_hosted_hurry(1)  # threads that gloo starts for it inherit this
+    try:
+        own, members = own_group(group, 2 * timeout + datetime.timedelta(seconds=30))  # a step's timeout comes first
+    finally:
+        lib.gw_hosted_hurry(0)
     carrier = Carrier(own, dist.get_rank(group), dist.get_world_size(group), job_store(), number_of(members), nodes)
     carrier.backend = "mpi" if dist.get_backend(group) == "mpi" else "gloo"
     return carrier

@@ -17,11 +17,22 @@ struct attributes {
 };
 
 /* A thread that asks for a short slice has an early deadline when it wakes (Linux 6.12), without any right to more of the
- * core than others. */
+ * core than others. 0 ns: the system's own. */
+static void ask_for_slice(uint64_t nanoseconds)
+{
+    const struct attributes wish = {
+        .size = sizeof wish, .nice = getpriority(PRIO_PROCESS, 0), .slice = nanoseconds};
+    (void)syscall(SYS_sched_setattr, 0, &wish, 0U);
+}
+
 void gw_turn_soon(void)
 {
-    const struct attributes wish = {.size = sizeof wish, .slice = 100000};
-    (void)syscall(SYS_sched_setattr, 0, &wish, 0U);
+    ask_for_slice(100000);
+}
+
+void gw_turn_as_usual(void)
+{
+    ask_for_slice(0);
 }
 
 void gw_turn_late(void)
@@ -30,6 +41,10 @@ void gw_turn_late(void)
 }
 #else
 void gw_turn_soon(void)
+{
+}
+
+void gw_turn_as_usual(void)
 {
 }
 

@@ -1,5 +1,6 @@
 /* Operations as messages in a queue, from which a host framework takes them. */
 #define _POSIX_C_SOURCE 200809L
+#include "base/turn.h"
 #include "base/why.h"
 #include "comm/pieces.h"
 
@@ -30,6 +31,8 @@ struct hosted_end {
     gw_hosted *job;
     uint32_t *ranks; /* of the job */
     uint32_t tag;
+    void (*call)(void *with); /* when an operation is done; guarded */
+    void *with;
 };
 
 struct gw_hosted {
@@ -347,6 +350,15 @@ static void describe(gw_comm *comm, gw_request request, char *text, size_t size)
                    op->n_messages, end->tag);
 }
 
+static void notify(gw_comm *comm, void (*call)(void *with), void *with)
+{
+    hosted_end *end = (hosted_end *)comm;
+    (void)pthread_mutex_lock(&end->job->lock);
+    end->call = call;
+    end->with = with;
+    (void)pthread_mutex_unlock(&end->job->lock);
+}
+
 static const gw_comm_table table = {
     .size = sizeof(gw_comm_table),
     .name = "hosted",
@@ -359,6 +371,7 @@ static const gw_comm_table table = {
     .abort = give_up,
     .close = close_end,
     .describe = describe,
+    .notify = notify,
 };
 
 /* ---- the host's side ---- */
@@ -429,6 +442,9 @@ gw_status gw_hosted_done(gw_hosted *job, void *id, gw_status status, const char 
         job->failed =
             gw_fail(&job->why, status, "%s", text != NULL ? text : gw_status_string(status));
     }
+    if (op->end->call != NULL) { /* under the lock, so that it ends with notify(NULL) */
+        op->end->call(op->end->with);
+    }
     (void)pthread_mutex_unlock(&job->lock);
     return GW_OK;
 }
@@ -439,6 +455,15 @@ uint32_t gw_hosted_under_way(gw_hosted *job)
     const uint32_t n = job->under_way;
     (void)pthread_mutex_unlock(&job->lock);
     return n;
+}
+
+void gw_hosted_hurry(int hurry)
+{
+    if (hurry) {
+        gw_turn_soon();
+    } else {
+        gw_turn_as_usual();
+    }
 }
 
 void gw_hosted_stop(gw_hosted *job)

@@ -389,22 +389,59 @@ static gw_status too_late(const gw_step *s, gw_why *why)
 
 /* Naps grow with what was waited already: on a fast engine an answer is near, on a slow link looking often costs the
  * processor that backward and the link's own protocol need. */
-enum { NAP_SHARE = 4, LEAST_NAP = 25, MOST_NAP = 100, IDLE_NAP = 2000 /* µs */ };
+enum { NAP_SHARE = 4, LEAST_NAP = 25, MOST_NAP = 100, IDLE_NAP = 2000, TOLD_NAP = 50000 /* µs */ };
 
-/* Sleeps until something is posted, or a little while. */
+static void wake(void *step)
+{
+    gw_step *s = step;
+    (void)pthread_mutex_lock(&s->lock);
+    gw_step_wake(s);
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+void gw_step_wake(gw_step *s)
+{
+    s->woken = 1;
+    (void)pthread_cond_signal(&s->due);
+}
+
+static int listen_to(gw_comm *comm, gw_step *s)
+{
+    const size_t with_notify = offsetof(gw_comm_table, notify) + sizeof comm->table->notify;
+    if (comm->table->size < with_notify || comm->table->notify == NULL) {
+        return 0;
+    }
+    comm->table->notify(comm, s != NULL ? wake : NULL, s);
+    return 1;
+}
+
+void gw_step_listen(gw_step *s, int on)
+{
+    s->told = !gw_step_on_device(s); /* nobody says when a device is done */
+    for (uint32_t i = 0; i < s->n_lanes; i++) {
+        const gw_lane *g = &s->lanes[i].groups;
+        gw_comm *const groups[] = {g->flat, g->intra, g->inter};
+        for (int j = 0; j < 3; j++) {
+            s->told &= groups[j] == NULL || listen_to(groups[j], on ? s : NULL);
+        }
+    }
+}
+
+/* Sleeps until something is posted or has arrived, or a little while. */
 static void rest(gw_step *s, double since, int idle)
 {
     const double share = 1e6 * (gw_step_now() - since) / NAP_SHARE;
     const long nap = share < LEAST_NAP ? LEAST_NAP : share > MOST_NAP ? MOST_NAP : (long)share;
     struct timespec until;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += 1000 * (idle ? IDLE_NAP : nap);
+    until.tv_nsec += 1000L * (s->told ? TOLD_NAP : idle ? IDLE_NAP : nap);
     until.tv_sec += until.tv_nsec / 1000000000;
     until.tv_nsec %= 1000000000;
     (void)pthread_mutex_lock(&s->lock);
-    if (!s->stop) {
-        (void)pthread_cond_timedwait(&s->changed, &s->lock, &until);
+    if (!s->stop && !s->woken) {
+        (void)pthread_cond_timedwait(&s->due, &s->lock, &until);
     }
+    s->woken = 0;
     (void)pthread_mutex_unlock(&s->lock);
 }
 
@@ -457,7 +494,7 @@ void *gw_step_thread(void *step)
     (void)pthread_mutex_lock(&s->lock);
     while (!s->stop) {
         if (s->status != GW_OK || s->posted == 0 || s->arrived == s->n_layers) {
-            (void)pthread_cond_wait(&s->changed, &s->lock);
+            (void)pthread_cond_wait(&s->due, &s->lock);
             since = gw_step_now();
             continue;
         }

@@ -85,6 +85,7 @@ gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *wh
     (void)pthread_condattr_init(&monotonic);
     (void)pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     (void)pthread_cond_init(&s->changed, &monotonic);
+    (void)pthread_cond_init(&s->due, &monotonic);
     (void)pthread_condattr_destroy(&monotonic);
     status = s->convert == NULL ? GW_FAIL(why, GW_ERR_UNSUPPORTED, "no such variant here") : GW_OK;
     if (status == GW_OK) {
@@ -101,6 +102,7 @@ gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *wh
         status = open_lanes(s, why);
     }
     if (status == GW_OK) {
+        gw_step_listen(s, 1);
         status = gw_device_open(s, why);
     }
     if (status == GW_OK && config->own_thread) {
@@ -130,7 +132,7 @@ void gw_step_destroy(gw_step *s)
     if (s->has_thread) {
         (void)pthread_mutex_lock(&s->lock);
         s->stop = 1;
-        (void)pthread_cond_broadcast(&s->changed);
+        gw_step_wake(s);
         (void)pthread_mutex_unlock(&s->lock);
         (void)pthread_join(s->thread, NULL);
     }
@@ -140,6 +142,7 @@ void gw_step_destroy(gw_step *s)
                       (unsigned long long)s->number);
         gw_step_fail(s, GW_ERR_STATE, &why);
     }
+    gw_step_listen(s, 0);
     gw_step_adapt_end(s);
     gw_step_unprepare(s);
     gw_device_close(s);
@@ -157,6 +160,7 @@ void gw_step_destroy(gw_step *s)
     gw_feedback_destroy(s->store);
     gw_pool_destroy(s->pool);
     (void)pthread_cond_destroy(&s->changed);
+    (void)pthread_cond_destroy(&s->due);
     (void)pthread_mutex_destroy(&s->lock);
     free(s);
 }
@@ -347,7 +351,7 @@ gw_status gw_step_post_after(gw_step *s, uint32_t layer, const gw_tensor *gradie
         l->posted = 1;
         l->measured.posted = now - s->first_post;
         s->posted++;
-        (void)pthread_cond_broadcast(&s->changed);
+        gw_step_wake(s);
     }
     (void)pthread_mutex_unlock(&s->lock);
     return status;
@@ -402,7 +406,10 @@ gw_status gw_step_wait_layers(gw_step *s, const uint32_t *layers, size_t n, gw_w
     }
     (void)pthread_mutex_lock(&s->lock);
     gw_status status = s->status;
-    s->held = 0; /* the caller may post no more before these are there */
+    if (s->held) { /* the caller may post no more before these are there */
+        s->held = 0;
+        gw_step_wake(s);
+    }
     for (size_t i = 0; i < n && status == GW_OK; i++) {
         if (layers[i] >= s->n_layers) {
             status = GW_ERR_ARG;

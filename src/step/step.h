@@ -100,7 +100,10 @@ struct gw_step {
 
     /* guarded by `lock`; the rest of a layer belongs to whoever runs it once it is posted */
     pthread_mutex_t lock;
-    pthread_cond_t changed;
+    pthread_cond_t changed; /* what others wait for */
+    pthread_cond_t due;     /* what the lanes wait for */
+    int woken;              /* since the lanes last waited */
+    int told;               /* all groups say when something arrives; not guarded */
     pthread_t thread;
     int has_thread, stop, busy; /* busy: the thread is at work on lanes and layers */
     uint32_t posted, arrived;
@@ -129,6 +132,10 @@ gw_status gw_step_set_plan(gw_step *s, uint32_t layer, const gw_params *params,
 gw_status gw_step_prepare(gw_step *s, gw_why *why);
 /* Frees what agree prepared. Residuals of exchanges are retired. */
 void gw_step_unprepare(gw_step *s);
+/* The lanes have something to look at. Under the lock, or as what groups call. */
+void gw_step_wake(gw_step *s);
+/* Groups say when something arrives, as far as they can, or no more. */
+void gw_step_listen(gw_step *s, int on);
 /* The thread's function, and what wait does without one. */
 void *gw_step_thread(void *step);
 void gw_step_run_all(gw_step *s);

@@ -245,12 +245,52 @@ static void failures_have_words(void **state)
     assert_int_equal(gw_hosted_destroy(NULL), GW_OK);
 }
 
+static void count(void *calls)
+{
+    ++*(int *)calls;
+}
+
+static void barrier_ends(gw_hosted *host, gw_status how)
+{
+    gw_comm *comm = gw_hosted_comm(host);
+    gw_why why = {""};
+    gw_hosted_work work;
+    gw_request request = NULL;
+    CHECK(comm->table->barrier(comm, &request, &why) == GW_OK, "%s", why.text);
+    CHECK(gw_hosted_take(host, &work, &why) == GW_OK, "%s", why.text);
+    assert_int_equal(gw_hosted_done(host, work.id, how, NULL), GW_OK);
+}
+
+/* Called when an operation is done or has failed, and not after it was called off. */
+static void who_listens_is_told(void **state)
+{
+    (void)state;
+    gw_hosted *host = NULL;
+    gw_why why = {""};
+    int calls = 0;
+    assert_int_equal(gw_hosted_create(0, 2, &host, &why), GW_OK);
+    gw_comm *comm = gw_hosted_comm(host);
+    comm->table->notify(comm, count, &calls);
+    assert_int_equal(calls, 0);
+    barrier_ends(host, GW_OK);
+    assert_int_equal(calls, 1);
+    comm->table->notify(comm, NULL, NULL);
+    barrier_ends(host, GW_OK);
+    assert_int_equal(calls, 1);
+    comm->table->notify(comm, count, &calls);
+    barrier_ends(host, GW_ERR_PEER);
+    assert_int_equal(calls, 2);
+    gw_hosted_stop(host);
+    assert_int_equal(gw_hosted_destroy(host), GW_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_operation_is_carried),
         cmocka_unit_test(groups_do_not_meet),
         cmocka_unit_test(failures_have_words),
+        cmocka_unit_test(who_listens_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
