@@ -68,6 +68,9 @@ typedef struct gw_comm_table {
 
     /* Optional: what the operation still waits for, in words ("alltoallv 7: rank 2 has not called it"). */
     void (*describe)(gw_comm *comm, gw_request request, char *text, size_t size);
+    /* With GW_COMM_DEVICE, else NULL: operations posted from now on begin only when all that `stream` was given so
+     * far is done; the host does not wait. */
+    gw_status (*after)(gw_comm *comm, void *stream, gw_why *why);
 } gw_comm_table;
 
 /* One rank's end of a group. Backends put more behind it. */
