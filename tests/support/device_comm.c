@@ -76,6 +76,11 @@ gw_comm *device_comm_join(gw_comm *host)
     return comm;
 }
 
+int device_comm_is_fake(void)
+{
+    return live != NULL;
+}
+
 int device_comm_live(void)
 {
     return live != NULL ? live() : 0;
