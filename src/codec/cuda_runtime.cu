@@ -41,7 +41,7 @@ gw_status use(int device, int *before, gw_why *why)
 {
     int was = 0;
     cudaError_t error = cudaGetDevice(&was);
-    if (error == cudaSuccess && was != device) {
+    if (error == cudaSuccess) { /* also where it is: only then has a new thread its context */
         error = cudaSetDevice(device);
     }
     if (before != NULL) {

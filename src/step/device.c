@@ -108,16 +108,14 @@ static int may_post(void *owner, uint32_t post)
     const gw_task *task = &s->tasks[own->task];
     for (uint32_t i = 0; i < s->n_lanes; i++) {
         const gw_step_lane *lane = &s->lanes[i];
-        uint32_t of = 0;
-        if (lane == own || lane->task >= task->wave_end) {
-            continue;
-        }
-        const uint32_t posted = gw_exchange_posted(s->tasks[lane->task].exchange, &of);
-        const uint32_t least = lane->task < task->wave  ? of
-                               : lane->task < own->task ? post + 1
-                                                        : post;
-        if ((lane->begun ? posted : 0) < (least < of ? least : of)) {
-            return 0;
+        /* its task, and those behind it in the lane that it has not come to yet */
+        for (uint32_t t = lane->task; lane != own && t < task->wave_end; t += s->n_lanes) {
+            uint32_t of = 0;
+            const uint32_t posted = gw_exchange_posted(s->tasks[t].exchange, &of);
+            const uint32_t least = t < task->wave ? of : t < own->task ? post + 1 : post;
+            if ((t == lane->task && lane->begun ? posted : 0) < (least < of ? least : of)) {
+                return 0;
+            }
         }
     }
     return 1;

@@ -242,7 +242,7 @@ static gw_status end_fusion(gw_step *s, const gw_step_lane *lane, const gw_fusio
     gw_status status = gw_exchange_commit(f->exchange, why); /* it has no residuals */
     for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
         gw_layer *l = &s->layers[s->fused[f->first + i]];
-        if (numbers != NULL) { /* else scatter looks */
+        if (!gw_step_on_device(s) || numbers != NULL) { /* else scatter looks */
             l->bad = gw_any_non_finite(numbers, (size_t)l->elements);
             numbers += l->elements;
         }

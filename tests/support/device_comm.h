@@ -6,8 +6,8 @@
 #include <gradwire/nccl.h>
 #include <gradwire/step.h>
 
-/* `nccl`: a file. A fake one is told to touch memory of `place` by CUDA alone; and, unless that is emulated, to wait for its streams. */
-void device_comm_open(const char *nccl, gw_cuda_place place, int emulated);
+/* `file`: of an NCCL. A fake one is told to touch memory of `place` by CUDA alone; and, unless that is emulated, to wait for its streams. */
+void device_comm_open(const char *file, gw_cuda_place place, int emulated);
 int device_comm_is_fake(void);
 void device_comm_close(void);
 /* The caller's rank of `host`, by all its ranks. */
