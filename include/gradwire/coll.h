@@ -19,6 +19,13 @@ typedef struct gw_lane {
     /* of exchanges in a device's memory: its own stream, two events, and device memory, aligned to 256 */
     void *stream, *begun, *ended;
     gw_workspace there;
+    /* of exchanges with config.device_comm: groups with GW_COMM_DEVICE, which lanes may share, and two events a move */
+    gw_comm *device_flat, *device_intra, *device_inter;
+    void *marks[2 * GW_ROUTE_MAX_STEPS];
+    /* Asked before an exchange posts on a device's group, until it says yes; NULL: always. `post`: the how many-th
+     * of the exchange, from 0. Ranks must post on such groups in one order. */
+    int (*may_post)(void *owner, uint32_t post);
+    void *owner;
 } gw_lane;
 
 typedef struct gw_exchange gw_exchange;
@@ -39,8 +46,11 @@ typedef struct gw_exchange_config {
     /* Where the values lie. In a device's memory, steps @gpu code there and their residuals stay there; for all else, sums
      * of numbers and steps @cpu, values come to the host and go back. Bits are the same. What the device cannot do with the
      * same bits (codecs with rounds.h, more than GW_CUDA_MAX_PAYLOADS payloads) is done as if @cpu:
-     * gw_exchange_stats.coded_on says so. Messages are the host's in any case. */
+     * gw_exchange_stats.coded_on says so. */
     gw_cuda_place place;
+    /* 1, with a place: the lane has groups of a device's memory. Sums of numbers are then made on the device, and payloads
+     * that are encoded and decoded there stay there; messages of all else are the host's. On all ranks alike. */
+    int device_comm;
     /* NULL, or the exchange of the same tensor and piece whose place this one takes: residuals of the same encode
      * points and elements stay where they are, and what the codecs' states have in common goes on. It can only be
      * destroyed from then on, with `retire`. */
@@ -82,6 +92,8 @@ GW_API gw_status gw_exchange_begin(gw_exchange *exchange, const gw_lane *lane, f
 /* Goes on as far as one piece of work; *done when the sum is there, *moved if anything happened. After a
  * failure `values` may be half written, and the exchange can only be rolled back. */
 GW_API gw_status gw_exchange_progress(gw_exchange *exchange, int *done, int *moved, gw_why *why);
+/* How many operations it has posted on groups of a device's, and how many there are. */
+GW_API uint32_t gw_exchange_posted(const gw_exchange *exchange, uint32_t *of);
 /* Where it stands, for messages: "flat:alltoall, step 2 of 6". */
 GW_API void gw_exchange_where(const gw_exchange *exchange, char *text, size_t size);
 /* Residuals and codec state of this exchange count from now on, or are what they were. */

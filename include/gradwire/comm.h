@@ -72,6 +72,9 @@ typedef struct gw_comm_table {
      * thread, and must not call the group; NULL: no more, and none is under way on return. Without it operations have to
      * be tested again and again. */
     void (*notify)(gw_comm *comm, void (*call)(void *with), void *with);
+    /* With GW_COMM_DEVICE, else NULL: operations posted from now on begin only when all that `stream` was given so
+     * far is done; the host does not wait. */
+    gw_status (*after)(gw_comm *comm, void *stream, gw_why *why);
 } gw_comm_table;
 
 /* One rank's end of a group. Backends put more behind it. */

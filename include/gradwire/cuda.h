@@ -122,6 +122,30 @@ GW_API gw_status gw_cuda_copy(gw_cuda_place at, void *stream, void *to, const vo
                               size_t bytes, gw_why *why);
 GW_API gw_status gw_cuda_clear(gw_cuda_place at, void *stream, void *to, size_t bytes, gw_why *why);
 
+/* ---- payloads that go from device to device ---- */
+
+/* What stands in front of such a payload, as the host cannot look at it on its way: how long it is, and whose. */
+typedef struct gw_cuda_head {
+    uint64_t size; /* bytes of the payload */
+    uint64_t step, tensor;
+    uint64_t codec; /* gw_codec_id */
+} gw_cuda_head;
+
+/* One head in device memory, aligned to 8, and the result of the payload behind it. */
+typedef struct gw_cuda_entry {
+    gw_cuda_head *head;
+    gw_cuda_result *result;
+    uint64_t size; /* of heads that are checked: what it must say; 0: anything */
+} gw_cuda_entry;
+
+/* Heads for payloads that the stream has encoded: all is `head`'s, but the size, which is result->written. */
+GW_API gw_status gw_cuda_write_heads(gw_cuda_place at, void *stream, const gw_cuda_head *head,
+                                     const gw_cuda_entry *entries, size_t n, gw_why *why);
+/* Heads that arrived: another step, tensor or codec than `head`'s, or a size that must not be, is GW_ERR_CHECKSUM in
+ * the result, and the size becomes one that no decoder takes. head->size is not looked at. */
+GW_API gw_status gw_cuda_check_heads(gw_cuda_place at, void *stream, const gw_cuda_head *head,
+                                     const gw_cuda_entry *entries, size_t n, gw_why *why);
+
 #ifdef __cplusplus
 }
 #endif

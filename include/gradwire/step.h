@@ -40,12 +40,15 @@ typedef struct gw_step_config {
      * flat:reduce_scatter; fuse_below is 0. Whether a piece is finite only its rank sees. */
     int sharded;
     /* Where all gradients lie; all zero: on the host. On a device, steps @gpu of a route code there, residuals of those
-     * stay there, and all else is brought to the host and back (coll.h); bits are those of a step on the host. The
-     * comm is the host's. */
+     * stay there, and all else is brought to the host and back (coll.h); bits are those of a step on the host. */
     gw_cuda_place place;
+    /* NULL, or beside `comm`, which is always the host's, a comm of the same ranks with GW_COMM_DEVICE (nccl.h): what is
+     * encoded and decoded @gpu, and sums of numbers, then go from device to device and never see the host. Bits are the
+     * same. Not closed by destroy; it and groups split from it are nobody else's to call until then. */
+    gw_comm *device_comm;
 } gw_step_config;
 
-/* Called by all ranks, with the same seed, lanes, piece, fuse_below and ranks_per_node: else GW_ERR_DISAGREE, and
+/* Called by all ranks, with the same seed, lanes, piece, fuse_below and ranks_per_node, all or none with a device_comm: else GW_ERR_DISAGREE, and
  * who differs. */
 GW_API gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *why);
 GW_API void gw_step_destroy(gw_step *step); /* accepts NULL */

@@ -33,7 +33,8 @@ def _unwrap(model):
 
 
 def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=16384, seed=0, timeout=1800.0, lanes=0,
-           threads=1, piece=1 << 21, scaler=None, residual=None, replicas=None, writer=None, quiet=False):
+           threads=1, piece=1 << 21, scaler=None, residual=None, replicas=None, writer=None, quiet=False,
+           payloads="host"):
     """From now on the model's gradients go through gradwire. All ranks call it, with the same arguments.
 
     what         a codec ("natural:bits=8", "adacomp", "dense", ...), a plan file (.json), "adapt/dither:bits=4": every layer its
@@ -49,6 +50,8 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
     replicas     of a fully_shard module, the group of ranks that hold the same shards (hybrid sharding): gradients are
                  averaged over it too, compressed
     writer       a SummaryWriter of TensorBoard's
+    payloads     of DDP on CUDA devices: "host": payloads go through host memory and gloo; "nccl": what is coded on the device, and
+                 sums, go from device to device by NCCL, one rank a device
     """
     model = _unwrap(model)
     if any(a.model is model for a in _attached):
@@ -59,6 +62,8 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
 
         if route is not None or scaler is not None:
             raise GradwireError("route= and scaler= are for DDP: a shard's route is half of sra")
+        if payloads != "host":
+            raise GradwireError("payloads= is for DDP: shards are coded on the CPU")
         if _plan.chooser(what) is not None:
             raise GradwireError("levels are chosen under DDP only: give fully_shard one codec")
         hook = fsdp.Fsdp(model, what, rules, dense_below, residual, replicas, options)
@@ -66,14 +71,14 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
     else:
         if replicas is not None:
             raise GradwireError("replicas= is for fully_shard")
-        attached = _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, options)
+        attached = _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, payloads, options)
     _attached.append(attached)
     if writer is not None:
         _write_scalars(attached, writer)
     return model
 
 
-def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, options):
+def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, payloads, options):
     from . import ddp, device
 
     if residual is not None:
@@ -83,6 +88,7 @@ def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet,
     def prepare():
         layers, parameters = ddp.layers_of(model)
         where = device.of(parameters, [layer.name for layer in layers])
+        device.check_payloads(payloads, where)
         for layer in layers:
             layer.coder = "@gpu" if where is not None else ""
         _plan.choose(layers, what, route, rules, dense_below)
@@ -97,7 +103,8 @@ def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet,
         device.warn(reasons)
     # a plan decides for small layers too; else they go together
     fuse_below = 0 if _plan.is_file(what) else dense_below
-    session = Session(layers, group, fuse_below=fuse_below, scaler=scaler, device=where, chooser=_plan.chooser(what), spec=what, **options)
+    session = Session(layers, group, fuse_below=fuse_below, scaler=scaler, device=where, chooser=_plan.chooser(what), spec=what,
+                      payloads=payloads, **options)
     hook.use(session, parameters)
     return _Attached(model, hook, session, what, quiet)
 

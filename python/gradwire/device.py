@@ -6,9 +6,9 @@ Without the library gradients come to pinned memory and are coded on the CPU: th
 import os
 import pathlib
 import sys
-from ctypes import byref, c_void_p
+from ctypes import POINTER, byref, c_void_p
 
-from .library import GradwireError, Why, check, folder, lib
+from .library import Comm, GradwireError, Why, check, folder, lib
 
 NAME = "libgradwire_cuda.so"
 _opened = {}  # by file; a library stays for the life of the process
@@ -54,6 +54,34 @@ def open_library():
     return _opened[path]
 
 
+def _nccl_file():
+    """The one that torch has loaded, by its package; else where the system looks."""
+    if os.environ.get("GRADWIRE_NCCL_LIBRARY"):
+        return os.environ["GRADWIRE_NCCL_LIBRARY"].encode()
+    try:
+        import nvidia.nccl
+
+        file = pathlib.Path(list(nvidia.nccl.__path__)[0]) / "lib/libnccl.so.2"
+        return str(file).encode() if file.exists() else None
+    except ImportError:
+        return None
+
+
+def join_nccl(device, host, timeout):
+    """A group of NCCL's with the ranks of the comm `host`, for payloads that stay on `device`; by all of them."""
+    import torch
+
+    why, comm = Why(), POINTER(Comm)()
+    if "nccl" not in _opened:
+        handle = c_void_p()
+        check(lib.gw_nccl_open(_nccl_file(), None, byref(handle), byref(why)), why)
+        _opened["nccl"] = handle
+    with torch.cuda.device(device.torch):
+        torch.cuda.current_stream().synchronize()  # so that its context is there
+        check(lib.gw_nccl_create(_opened["nccl"], host, timeout, byref(comm), byref(why)), why)
+    return comm
+
+
 def of(parameters, names):
     """None where all parameters are on the CPU."""
     first = parameters[0].device
@@ -65,6 +93,15 @@ def of(parameters, names):
     if first.type != "cuda":
         raise GradwireError(f"parameter '{names[0]}' is on {first}; the CPU and CUDA devices are supported")
     return Device(first, *open_library())
+
+
+def check_payloads(payloads, where):
+    if payloads not in ("host", "nccl"):
+        raise GradwireError(f"payloads='{payloads}': 'host' or 'nccl'")
+    if payloads == "nccl" and where is None:
+        raise GradwireError("payloads='nccl' is for models on CUDA devices")
+    if payloads == "nccl" and where.cuda is None:
+        raise GradwireError(f"payloads='nccl' needs libgradwire_cuda: {where.why}")
 
 
 def warn(reasons):

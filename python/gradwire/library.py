@@ -47,7 +47,18 @@ class StepConfig(Structure):
     _fields_ = [("comm", c_void_p), ("seed", c_uint64), ("piece", c_uint64), ("fuse_below", c_uint64),
                 ("timeout", c_double), ("ranks_per_node", c_uint32), ("lanes", c_uint32), ("threads", c_uint32),
                 ("isa", c_int), ("own_thread", c_int), ("sum", c_int), ("measure_error", c_int),
-                ("all_or_nothing", c_int), ("sharded", c_int), ("place", Place)]
+                ("all_or_nothing", c_int), ("sharded", c_int), ("place", Place), ("device_comm", c_void_p)]
+
+
+class CommTable(Structure):
+    # as far as `close`
+    _fields_ = [("size", c_size_t), ("flags", c_uint32), ("name", c_char_p), *((name, c_void_p) for name in (
+                "allgatherv", "alltoallv", "broadcast", "barrier", "test", "split", "abort")),
+                ("close", ctypes.CFUNCTYPE(None, c_void_p))]
+
+
+class Comm(Structure):
+    _fields_ = [("table", POINTER(CommTable)), ("rank", c_uint32), ("ranks", c_uint32)]
 
 
 class StepResult(Structure):
@@ -120,6 +131,8 @@ _SIGNATURES = {
     "gw_route_parse": (c_int, [POINTER(Route), c_char_p, _why]),
     "gw_range_cut": (Range, [Range, c_uint64, c_uint32, c_uint32]),
     "gw_cuda_open": (c_int, [c_char_p, POINTER(c_void_p), _why]),
+    "gw_nccl_open": (c_int, [c_char_p, c_char_p, POINTER(c_void_p), _why]),
+    "gw_nccl_create": (c_int, [c_void_p, c_void_p, c_double, POINTER(POINTER(Comm)), _why]),
     "gw_hosted_create": (c_int, [c_uint32, c_uint32, POINTER(c_void_p), _why]),
     "gw_hosted_comm": (c_void_p, [c_void_p]),
     "gw_hosted_take": (c_int, [c_void_p, POINTER(Work), _why]),

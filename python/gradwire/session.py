@@ -4,12 +4,13 @@ import datetime
 import queue
 import socket
 import threading
-from ctypes import byref, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import byref, c_size_t, c_uint32, c_uint64, c_void_p, cast
 
 import torch
 import torch.distributed as dist
 
 from .carrier import Carrier
+from .device import join_nccl
 from .library import BF16, ERR_TIMEOUT, F16, F32, GradwireError, AutoDecision, Blob, Decision, LayerStats, Params, Place, Route, StepConfig, StepResult
 from .library import Tensor, Told, Why, check, lib, parse_params, parse_route, print_params
 
@@ -119,7 +120,7 @@ class Session:
     """Layers are told apart by number: their place in `layers`, which is the order of the wire at first."""
 
     def __init__(self, layers, group, *, seed, timeout, lanes, threads, piece, fuse_below, scaler=None, measure_error=False,
-                 sharded=False, total=False, carrier=None, device=None, chooser=None, spec=None):
+                 sharded=False, total=False, carrier=None, device=None, chooser=None, spec=None, payloads="host"):
         self.layers, self.scaler, self.totals = layers, scaler, Totals()
         self.device, self._pinned = device, {}  # pinned: of gradients on a device that are coded here, by layer
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
@@ -134,8 +135,11 @@ class Session:
                             all_or_nothing=int(scaler is not None), sharded=int(sharded))
         if device is not None and device.cuda is not None:
             config.place = Place(device.cuda, device.index)
-        why = Why()
+        why, self._device_comm = Why(), None
         try:
+            if payloads == "nccl":
+                self._device_comm = join_nccl(device, self._carrier.comm, min(timeout.total_seconds(), 300.0))
+                config.device_comm = cast(self._device_comm, c_void_p)
             check(lib.gw_step_create(byref(config), byref(self._step), byref(why)), why)
             self._add_layers()
             self._agree()
@@ -169,7 +173,9 @@ class Session:
             return
         if self._carrier.under_way() == 0:  # else messages still read and write its memory
             lib.gw_step_destroy(self._step)
-        self._step = None
+            if self._device_comm is not None:
+                self._device_comm.contents.table.contents.close(self._device_comm)
+        self._step = self._device_comm = None
         if self._own_carrier:
             self._carrier.close()
         self._carrier = None
@@ -336,7 +342,8 @@ class Session:
     def where(self):
         on_device = self.device is not None
         return {"device": str(self.device.torch) if on_device else "cpu",
-                "coding": "gpu" if on_device and self.device.cuda is not None else "cpu", "carrier": self._carrier.backend}
+                "coding": "gpu" if on_device and self.device.cuda is not None else "cpu",
+                "carrier": "nccl" if self._device_comm is not None else self._carrier.backend}
 
     def layer_stats(self, layer):
         stats = LayerStats()

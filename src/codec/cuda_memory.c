@@ -1,4 +1,4 @@
-/* The core's side of memory, streams and events: is there a library, and does the call make sense? */
+/* The core's side of memory, streams, events and heads: is there a library, and does the call make sense? */
 #include "base/why.h"
 #include "codec/cuda_impl.h"
 
@@ -93,4 +93,26 @@ gw_status gw_cuda_copy(gw_cuda_place at, void *stream, void *to, const void *fro
 gw_status gw_cuda_clear(gw_cuda_place at, void *stream, void *to, size_t bytes, gw_why *why)
 {
     CALL(bytes == 0 || to != NULL, clear, stream, to, bytes);
+}
+
+static int are_entries(const gw_cuda_head *head, const gw_cuda_entry *entries, size_t n)
+{
+    int sound = head != NULL && (entries != NULL || n == 0);
+    for (size_t i = 0; sound && i < n; i++) {
+        sound = entries[i].head != NULL && (uintptr_t)entries[i].head % 8 == 0 &&
+                entries[i].result != NULL;
+    }
+    return sound;
+}
+
+gw_status gw_cuda_write_heads(gw_cuda_place at, void *stream, const gw_cuda_head *head,
+                              const gw_cuda_entry *entries, size_t n, gw_why *why)
+{
+    CALL(are_entries(head, entries, n), heads, stream, head, entries, n, 0);
+}
+
+gw_status gw_cuda_check_heads(gw_cuda_place at, void *stream, const gw_cuda_head *head,
+                              const gw_cuda_entry *entries, size_t n, gw_why *why)
+{
+    CALL(are_entries(head, entries, n), heads, stream, head, entries, n, 1);
 }

@@ -41,7 +41,7 @@ gw_status use(int device, int *before, gw_why *why)
 {
     int was = 0;
     cudaError_t error = cudaGetDevice(&was);
-    if (error == cudaSuccess && was != device) {
+    if (error == cudaSuccess) { /* also where it is: only then has a new thread its context */
         error = cudaSetDevice(device);
     }
     if (before != NULL) {
@@ -162,11 +162,61 @@ gw_status clear(int device, void *stream, void *to, size_t bytes, gw_why *why)
                ? GW_OK
                : told(cudaMemsetAsync(to, 0, bytes, (cudaStream_t)stream), "clearing memory", why);
 }
+
+/* ---- heads of payloads ---- */
+
+enum { HEADS = 128 /* of a launch: they travel in its arguments */ };
+
+struct head_list {
+    gw_cuda_head head;
+    uint32_t n, check;
+    gw_cuda_entry entry[HEADS];
+};
+
+__global__ void __launch_bounds__(HEADS) heads_kernel(const __grid_constant__ head_list list)
+{
+    const uint32_t i = threadIdx.x;
+    if (i >= list.n) {
+        return;
+    }
+    gw_cuda_head *at = list.entry[i].head;
+    gw_cuda_result *result = list.entry[i].result;
+    const gw_cuda_head wanted = list.head;
+    if (!list.check) {
+        const gw_cuda_head head = {result->written, wanted.step, wanted.tensor, wanted.codec};
+        *at = head;
+        return;
+    }
+    const gw_cuda_head head = *at;
+    const uint64_t size = list.entry[i].size;
+    if (head.step != wanted.step || head.tensor != wanted.tensor || head.codec != wanted.codec ||
+        (size != 0 && head.size != size)) {
+        at->size = UINT64_MAX;
+        gw_blame(result, GW_ERR_CHECKSUM);
+    }
+}
+
+gw_status heads(int device, void *stream, const gw_cuda_head *head, const gw_cuda_entry *entries,
+                size_t n, int check, gw_why *why)
+{
+    const on_device guard(device);
+    head_list list;
+    for (size_t i = 0; i < n; i += HEADS) {
+        list.head = *head;
+        list.n = n - i < HEADS ? (uint32_t)(n - i) : (uint32_t)HEADS;
+        list.check = check != 0;
+        for (uint32_t j = 0; j < list.n; j++) {
+            list.entry[j] = entries[i + j];
+        }
+        GW_LAUNCH(heads_kernel, 1, HEADS, 0, stream, list);
+    }
+    return gw_cuda_launched(why, "heads of payloads");
+}
 } // namespace
 
 extern "C" {
 extern const gw_cuda_runtime gw_cuda_runtime_calls __attribute__((visibility("hidden")));
 const gw_cuda_runtime gw_cuda_runtime_calls = {
-    use,    allocate, give_back, stream_open, stream_close, event_open, event_close,
-    record, follow,   done,      wait,        elapsed,      copy,       clear};
+    use,    allocate, give_back, stream_open, stream_close, event_open, event_close, record,
+    follow, done,     wait,      elapsed,     copy,         clear,      heads};
 }

@@ -21,7 +21,7 @@ size_t gw_bundle_entry_bytes(const gw_exchange *x, const gw_operand *operand, ui
         gw_payload_bound(&x->config.params, (size_t)piece.count, &bound) != GW_OK) {
         return 0;
     }
-    return bound + GW_SEAL_BYTES;
+    return x->stay.inside ? gw_stay_entry_bytes(bound) : bound + GW_SEAL_BYTES;
 }
 
 /* ---- encode ---- */
@@ -181,12 +181,17 @@ static void swap_bundles(gw_exchange *x)
 }
 
 /* Entries one behind the other in order, so that a message is one stretch of memory. */
-static void pack(gw_exchange *x)
+static gw_status pack(gw_exchange *x, gw_why *why)
 {
     gw_bundle *from = &x->bundle, *to = &x->next;
+    gw_status status = GW_OK;
     size_t at = 0;
     for (uint32_t e = 0; !from->packed && e < from->pieces * from->payloads; e++) {
-        memcpy(to->bytes + at, from->bytes + from->at[e], from->size[e]);
+        if (x->stay.inside && status == GW_OK) {
+            status = gw_stay_copy(x, to->bytes + at, from->bytes + from->at[e], from->size[e], why);
+        } else if (!x->stay.inside) {
+            memcpy(to->bytes + at, from->bytes + from->at[e], from->size[e]);
+        }
         to->at[e] = at;
         to->size[e] = from->size[e];
         at += from->size[e];
@@ -197,6 +202,7 @@ static void pack(gw_exchange *x)
         to->packed = 1;
         swap_bundles(x);
     }
+    return status;
 }
 
 /* The same collective for lengths and for payloads: `unit` 0 takes the entries' own sizes. */
@@ -222,7 +228,10 @@ static gw_status post(gw_exchange *x, const gw_move *m, const shape *s, const vo
         arrived += v->size[i];
         gw_exchange_count_sent(x, m, i, v->send_size[i]);
     }
-    x->comm = gw_exchange_comm(x, m->step.level);
+    const gw_status status = gw_exchange_turn_to_comm(x, why);
+    if (status != GW_OK) {
+        return status;
+    }
     if (s->from_root) {
         return s->own == 0
                    ? x->comm->table->broadcast(x->comm, (void *)(uintptr_t)send, v->send_size[1], 0,
@@ -293,15 +302,21 @@ static void arrive(gw_exchange *x, const gw_move *m, const shape *s)
 
 gw_status gw_bundle_collective(gw_exchange *x, const gw_move *m, int *done, gw_why *why)
 {
+    gw_status status = GW_OK;
     if (x->phase == 0 && m->before.kind == GW_OPERAND_BUNDLE) {
-        pack(x);
+        status = pack(x, why);
     }
     const shape s = shape_of(x, m);
-    if (x->phase == 0 && !x->fixed_size) {
+    /* on a device nobody waits for a length: entries are as long as they can be */
+    const int told = !x->fixed_size && !x->stay.inside;
+    if (status != GW_OK) {
+        return status;
+    }
+    if (x->phase == 0 && told) {
         return post_lengths(x, m, &s, why);
     }
-    if (x->phase == 0 || (x->phase == 1 && !x->fixed_size)) {
-        const gw_status status = expect(x, m, &s, !x->fixed_size, why);
+    if (x->phase == 0 || (x->phase == 1 && told)) {
+        status = expect(x, m, &s, told, why);
         return status == GW_OK ? post(x, m, &s, x->bundle.bytes, x->next.bytes, 0, why) : status;
     }
     arrive(x, m, &s);

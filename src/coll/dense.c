@@ -34,9 +34,10 @@ static gw_status post_alltoall(gw_exchange *x, const gw_move *m, const void *sen
     for (uint32_t i = 0; i < m->group.size; i++) {
         gw_exchange_count_sent(x, m, i, v->send_size[i]);
     }
-    x->comm = gw_exchange_comm(x, m->step.level);
-    return x->comm->table->alltoallv(x->comm, send, v->send_size, v->send_at, receive, v->size,
-                                     v->at, &x->request, why);
+    const gw_status status = gw_exchange_turn_to_comm(x, why);
+    return status != GW_OK ? status
+                           : x->comm->table->alltoallv(x->comm, send, v->send_size, v->send_at,
+                                                       receive, v->size, v->at, &x->request, why);
 }
 
 /* Everyone's pieces to their owners, whose copies land one behind the other in the spare buffer. */
@@ -55,12 +56,9 @@ static gw_status post_scatter(gw_exchange *x, const gw_move *m, gw_why *why)
     return post_alltoall(x, m, place(x, m->before.range.first), x->next.bytes, why);
 }
 
-static void sum_in_order(gw_exchange *x, const gw_move *m)
+static void sum_here(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t divisor)
 {
-    const gw_range piece = piece_of(x, m, m->before.range, m->group.member);
     float *own = place(x, piece.first), block[BLOCK] = {0};
-    /* each owner divides its piece before it goes to all */
-    const uint32_t divisor = m->step.op == GW_OP_ALLREDUCE ? gw_exchange_last_divisor(x) : 1;
     for (uint64_t at = 0; at < piece.count; at += BLOCK) {
         const size_t n = piece.count - at < BLOCK ? (size_t)(piece.count - at) : BLOCK;
         for (uint32_t i = 0; i < m->group.size; i++) {
@@ -79,7 +77,19 @@ static void sum_in_order(gw_exchange *x, const gw_move *m)
         }
         memcpy(own + at, block, n * sizeof *block);
     }
+}
+
+static gw_status sum_in_order(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    const gw_range piece = piece_of(x, m, m->before.range, m->group.member);
+    /* each owner divides its piece before it goes to all */
+    const uint32_t divisor = m->step.op == GW_OP_ALLREDUCE ? gw_exchange_last_divisor(x) : 1;
     x->divided = divisor != 1;
+    if (x->stay.inside) {
+        return gw_stay_sum(x, m, piece, divisor, why);
+    }
+    sum_here(x, m, piece, divisor);
+    return GW_OK;
 }
 
 /* Every member's piece of `range` to all. */
@@ -92,10 +102,12 @@ static gw_status post_gather(gw_exchange *x, const gw_move *m, gw_range range, g
         x->messages.at[i] = 4 * (piece.first - range.first);
         gw_exchange_count_sent(x, m, i, 4 * mine.count);
     }
-    x->comm = gw_exchange_comm(x, m->step.level);
-    return x->comm->table->allgatherv(x->comm, place(x, mine.first), 4 * mine.count,
-                                      place(x, range.first), x->messages.size, x->messages.at,
-                                      &x->request, why);
+    const gw_status status = gw_exchange_turn_to_comm(x, why);
+    return status != GW_OK
+               ? status
+               : x->comm->table->allgatherv(x->comm, place(x, mine.first), 4 * mine.count,
+                                            place(x, range.first), x->messages.size, x->messages.at,
+                                            &x->request, why);
 }
 
 /* Every member's piece of `range` to the root. */
@@ -119,15 +131,16 @@ static gw_status post_broadcast(gw_exchange *x, const gw_move *m, gw_why *why)
     for (uint32_t i = 0; i < m->group.size && m->group.member == 0; i++) {
         gw_exchange_count_sent(x, m, i, 4 * range.count);
     }
-    x->comm = gw_exchange_comm(x, m->step.level);
-    return x->comm->table->broadcast(x->comm, place(x, range.first), 4 * range.count, 0,
-                                     &x->request, why);
+    const gw_status status = gw_exchange_turn_to_comm(x, why);
+    return status != GW_OK ? status
+                           : x->comm->table->broadcast(x->comm, place(x, range.first),
+                                                       4 * range.count, 0, &x->request, why);
 }
 
 /* An engine whose own sum is the same everywhere may do it. */
-static int engine_sums(const gw_exchange *x, const gw_move *m)
+static int engine_sums(const gw_exchange *x)
 {
-    const gw_comm_table *table = gw_exchange_comm(x, m->step.level)->table;
+    const gw_comm_table *table = gw_exchange_comm(x, x->move)->table;
     return table->allreduce != NULL && (table->flags & GW_COMM_SAME_BITS) != 0;
 }
 
@@ -137,8 +150,10 @@ static gw_status post_engine_sum(gw_exchange *x, const gw_move *m, gw_why *why)
     for (uint32_t i = 0; i < m->group.size; i++) { /* as a ring: 2 (m−1)/m of it, by m−1 */
         gw_exchange_count_sent(x, m, i, 8 * range.count / m->group.size);
     }
-    x->comm = gw_exchange_comm(x, m->step.level);
-    return x->comm->table->allreduce(x->comm, place(x, range.first), range.count, &x->request, why);
+    const gw_status status = gw_exchange_turn_to_comm(x, why);
+    return status != GW_OK ? status
+                           : x->comm->table->allreduce(x->comm, place(x, range.first), range.count,
+                                                       &x->request, why);
 }
 
 gw_status gw_dense_collective(gw_exchange *x, const gw_move *m, int *done, gw_why *why)
@@ -151,7 +166,7 @@ gw_status gw_dense_collective(gw_exchange *x, const gw_move *m, int *done, gw_wh
                : m->step.op == GW_OP_BROADCAST ? post_broadcast(x, m, why)
                                                : post_gather(x, m, m->after.range, why);
     }
-    if (m->step.op == GW_OP_ALLREDUCE && engine_sums(x, m)) {
+    if (m->step.op == GW_OP_ALLREDUCE && engine_sums(x)) {
         *done = x->phase == 1;
         return *done ? GW_OK : post_engine_sum(x, m, why);
     }
@@ -159,9 +174,9 @@ gw_status gw_dense_collective(gw_exchange *x, const gw_move *m, int *done, gw_wh
         return post_scatter(x, m, why);
     }
     if (x->phase == 1) {
-        sum_in_order(x, m);
+        const gw_status status = sum_in_order(x, m, why);
         *done = m->step.op == GW_OP_REDUCE_SCATTER;
-        return *done                           ? GW_OK
+        return *done || status != GW_OK        ? status
                : m->step.op == GW_OP_ALLREDUCE ? post_gather(x, m, m->before.range, why)
                                                : post_to_root(x, m, m->before.range, why);
     }

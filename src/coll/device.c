@@ -23,14 +23,17 @@ static const gw_operand *bundle_of(const gw_move *m)
 }
 
 /* A codec with rounds is the host's: its products have another order there, so that bits would differ. */
-static int device_codes(const gw_exchange *x, const gw_move *m)
+int gw_there_can_code(const gw_exchange *x, const gw_move *m)
 {
     const gw_params *p = &x->config.params;
-    return m->runs && m->step.device == GW_DEVICE_GPU &&
-           gw_cuda_has(x->config.place.cuda, p->codec) &&
+    return m->step.device == GW_DEVICE_GPU && gw_cuda_has(x->config.place.cuda, p->codec) &&
            (gw_params_flags(p) & GW_CODEC_ROUNDS) == 0 &&
-           (gw_codec_grain(p) != 0 || x->config.elements <= UINT32_MAX) &&
-           bundle_of(m)->payloads <= GW_CUDA_MAX_PAYLOADS;
+           (gw_codec_grain(p) != 0 || x->config.elements <= UINT32_MAX);
+}
+
+static int device_codes(const gw_exchange *x, const gw_move *m)
+{
+    return m->runs && bundle_of(m)->payloads <= GW_CUDA_MAX_PAYLOADS && gw_there_can_code(x, m);
 }
 
 static gw_status measure_coding(gw_exchange *x, const gw_move *m, gw_why *why)
@@ -71,11 +74,12 @@ gw_status gw_there_measure(gw_exchange *x, gw_why *why)
         if (t->codes[i]) {
             status = measure_coding(x, m, why);
         }
-        host = m->runs && dense ? !t->codes[i] : host;
+        host = m->runs && dense ? !gw_there_works(x, i) : host;
         ever |= host && m->runs && dense;
     }
-    const int looks = x->program.n_moves == 0 || !t->codes[x->program.n_moves - 1];
+    const int looks = x->program.n_moves == 0 || !gw_there_works(x, x->program.n_moves - 1);
     t->mirror_bytes = on_device(x) && (ever || looks) ? 4 * (size_t)x->config.elements : 0;
+    gw_stay_measure(x);
     t->bytes = x->bundle_bytes + PAYLOAD_ALIGN * t->pieces;
     t->bytes = t->pieces == 0 ? 0 : t->bytes > x->numbers_bytes ? t->bytes : x->numbers_bytes;
     return status;
@@ -96,6 +100,7 @@ void gw_there_cut(gw_arena *here, gw_arena *there, gw_exchange *x)
     t->codec_workspace = (gw_workspace){gw_arena_take(there, t->codec_bytes, 1), t->codec_bytes};
     t->payloads = gw_arena_take(there, t->bytes, 1);
     t->results = gw_arena_take(there, t->pieces, sizeof *t->results);
+    gw_stay_cut(here, there, x);
 }
 
 /* ---- residuals ---- */
@@ -158,13 +163,12 @@ void gw_there_free(gw_exchange *x)
 
 /* ---- under way ---- */
 
-static gw_status begin(gw_exchange *x, gw_why *why)
+gw_status gw_there_begin(gw_exchange *x, gw_why *why)
 {
     return gw_cuda_record(x->config.place, x->lane.begun, x->lane.stream, why);
 }
 
-/* After what was given to the stream since `begin`, if that went well. */
-static gw_status end(gw_exchange *x, gw_status status, double *clock, gw_why *why)
+gw_status gw_there_end(gw_exchange *x, gw_status status, double *clock, gw_why *why)
 {
     if (status == GW_OK) {
         status = gw_cuda_record(x->config.place, x->lane.ended, x->lane.stream, why);
@@ -198,17 +202,17 @@ static gw_status move_range(gw_exchange *x, gw_range range, int to_host, gw_why 
     const uint64_t at = range.first - x->program.whole.first;
     float *here = x->values + at, *there = x->there.values + at;
     const size_t bytes = (size_t)range.count * sizeof(float);
-    gw_status status = begin(x, why);
+    gw_status status = gw_there_begin(x, why);
     if (status == GW_OK) {
         status = to_host ? copy(x, here, there, bytes, why) : copy(x, there, here, bytes, why);
     }
     x->there.here = to_host;
-    return end(x, status, &x->stats.copy_seconds, why);
+    return gw_there_end(x, status, &x->stats.copy_seconds, why);
 }
 
 gw_status gw_there_move(gw_exchange *x, const gw_move *m, gw_why *why)
 {
-    const int to_host = !x->there.codes[x->move];
+    const int to_host = !gw_there_works(x, x->move);
     const int reads = m->before.kind == GW_OPERAND_DENSE;
     const int writes = m->after.kind == GW_OPERAND_DENSE;
     if (!on_device(x) || to_host == x->there.here || !(reads || writes) ||
@@ -235,7 +239,8 @@ gw_status gw_there_return(gw_exchange *x, gw_why *why)
 
 const float *gw_exchange_values_here(const gw_exchange *x)
 {
-    return x->there.mirror_bytes != 0 && !x->there.codes[x->program.n_moves - 1] ? x->values : NULL;
+    return x->there.mirror_bytes != 0 && !gw_there_works(x, x->program.n_moves - 1) ? x->values
+                                                                                    : NULL;
 }
 
 /* ---- coding ---- */
@@ -252,9 +257,8 @@ static gw_status copy_results(gw_exchange *x, gw_why *why)
                 x->there.pieces * sizeof *x->there.results, why);
 }
 
-/* What piece `index` is made of; its payload is at `at`. */
-static gw_cuda_source source_of(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t index,
-                                size_t at, size_t capacity)
+gw_cuda_source gw_there_source(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t index,
+                               uint8_t *payload, size_t capacity, gw_cuda_result *result)
 {
     const uint64_t within = piece.first - m->before.range.first;
     const float *r = x->residual[x->move];
@@ -264,14 +268,14 @@ static gw_cuda_source source_of(gw_exchange *x, const gw_move *m, gw_range piece
                             .residual = r != NULL ? r + within : NULL,
                             .residual_after = after != NULL ? after + within : NULL,
                             .key = gw_program_stream(&x->program, m, index, x->stream),
-                            .payload = x->there.payloads + at,
+                            .payload = payload,
                             .capacity = capacity,
-                            .result = x->there.results + index};
+                            .result = result};
 }
 
 static gw_status launch_encode(gw_exchange *x, size_t n, gw_why *why)
 {
-    gw_status status = begin(x, why);
+    gw_status status = gw_there_begin(x, why);
     if (status == GW_OK) {
         status = clear_results(x, why);
     }
@@ -297,7 +301,8 @@ static gw_status begin_bundle(gw_exchange *x, const gw_move *m, gw_why *why)
         if (entry != 0) {
             const gw_range piece = gw_operand_piece(&m->after, x->program.grain, i);
             b->size[i] = entry - GW_SEAL_BYTES;
-            x->there.sources[n++] = source_of(x, m, piece, i, at, b->size[i]);
+            x->there.sources[n++] = gw_there_source(x, m, piece, i, x->there.payloads + at,
+                                                    b->size[i], x->there.results + i);
         }
         at += x->fixed_size ? entry : (entry + PAYLOAD_ALIGN - 1) / PAYLOAD_ALIGN * PAYLOAD_ALIGN;
     }
@@ -313,7 +318,7 @@ static gw_status fetch_bundle(gw_exchange *x, gw_why *why)
 {
     gw_bundle *b = &x->bundle;
     size_t at = 0;
-    gw_status status = begin(x, why);
+    gw_status status = gw_there_begin(x, why);
     for (uint32_t i = 0; i < b->pieces && status == GW_OK; i++) {
         const size_t from = b->at[i];
         b->at[i] = at;
@@ -326,7 +331,7 @@ static gw_status fetch_bundle(gw_exchange *x, gw_why *why)
     return status;
 }
 
-static gw_status take_report(gw_exchange *x, const gw_cuda_result *result, gw_why *why)
+gw_status gw_there_take_report(gw_exchange *x, const gw_cuda_result *result, gw_why *why)
 {
     x->stats.report.non_finite += result->non_finite;
     x->stats.report.overflowed += result->overflowed;
@@ -341,7 +346,7 @@ static gw_status seal_bundle(gw_exchange *x, const gw_move *m, gw_why *why)
     gw_status status = GW_OK;
     for (uint32_t i = 0; i < x->bundle.pieces && status == GW_OK; i++) {
         if (gw_bundle_entry_bytes(x, &m->after, i) != 0) {
-            status = take_report(x, &x->there.results_here[i], why);
+            status = gw_there_take_report(x, &x->there.results_here[i], why);
             gw_bundle_seal(x, i);
         }
     }
@@ -355,7 +360,8 @@ static gw_status begin_numbers(gw_exchange *x, const gw_move *m, gw_why *why)
     gw_status status = gw_payload_bound(&x->config.params, 0, &shared);
     x->base_first = 0;
     x->base = x->numbers + shared / sizeof *x->numbers;
-    x->there.sources[0] = source_of(x, m, x->program.whole, 0, 0, x->numbers_bytes);
+    x->there.sources[0] = gw_there_source(x, m, x->program.whole, 0, x->there.payloads,
+                                          x->numbers_bytes, x->there.results);
     if (status == GW_OK) {
         status = launch_encode(x, 1, why);
     }
@@ -369,22 +375,22 @@ gw_status gw_there_encode(gw_exchange *x, const gw_move *m, int *done, gw_why *w
     if (phase == 0) {
         const gw_status status =
             gw_exchange_is_additive(x) ? begin_numbers(x, m, why) : begin_bundle(x, m, why);
-        return end(x, status, &x->stats.encode_seconds, why);
+        return gw_there_end(x, status, &x->stats.encode_seconds, why);
     }
     if (gw_exchange_is_additive(x)) {
         *done = 1;
         x->stats.payload_bytes = x->numbers_bytes;
-        return take_report(x, &x->there.results_here[0], why);
+        return gw_there_take_report(x, &x->there.results_here[0], why);
     }
     if (phase == 1 && !x->fixed_size) {
-        return end(x, fetch_bundle(x, why), &x->stats.encode_seconds, why);
+        return gw_there_end(x, fetch_bundle(x, why), &x->stats.encode_seconds, why);
     }
     *done = 1;
     return seal_bundle(x, m, why);
 }
 
-static gw_cuda_sink sink_of(gw_exchange *x, gw_range piece, uint32_t index, uint32_t divisor,
-                            const gw_cuda_payload *list, size_t payloads)
+gw_cuda_sink gw_there_sink(gw_exchange *x, gw_range piece, uint32_t divisor,
+                           const gw_cuda_payload *list, size_t payloads, gw_cuda_result *result)
 {
     return (gw_cuda_sink){.payloads = list,
                           .n_payloads = payloads,
@@ -392,7 +398,7 @@ static gw_cuda_sink sink_of(gw_exchange *x, gw_range piece, uint32_t index, uint
                                   (size_t)piece.count, GW_F32},
                           .how = GW_SET,
                           .divisor = divisor,
-                          .result = x->there.results + index};
+                          .result = result};
 }
 
 /* The bundle goes there as it lies here. *used: of its bytes. */
@@ -413,7 +419,8 @@ static gw_status list_bundle(gw_exchange *x, const gw_move *m, uint32_t divisor,
             *used = at + size > *used ? at + size : *used;
         }
         if (piece.count != 0) {
-            x->there.sinks[(*n)++] = sink_of(x, piece, p, divisor, list, b->payloads);
+            x->there.sinks[(*n)++] =
+                gw_there_sink(x, piece, divisor, list, b->payloads, x->there.results + p);
             list += b->payloads;
         }
     }
@@ -423,7 +430,7 @@ static gw_status list_bundle(gw_exchange *x, const gw_move *m, uint32_t divisor,
 static gw_status launch_decode(gw_exchange *x, size_t n, const void *bytes, size_t used,
                                gw_why *why)
 {
-    gw_status status = begin(x, why);
+    gw_status status = gw_there_begin(x, why);
     if (status == GW_OK) {
         status = clear_results(x, why);
     }
@@ -445,14 +452,15 @@ gw_status gw_there_decode(gw_exchange *x, const gw_move *m, uint32_t divisor, in
     *done = x->phase++ != 0;
     if (!*done && gw_exchange_is_additive(x)) {
         x->there.lists[0] = (gw_cuda_payload){x->there.payloads, x->numbers_bytes, NULL};
-        x->there.sinks[0] = sink_of(x, x->program.whole, 0, divisor, x->there.lists, 1);
+        x->there.sinks[0] =
+            gw_there_sink(x, x->program.whole, divisor, x->there.lists, 1, x->there.results);
         status = launch_decode(x, 1, x->numbers, x->numbers_bytes, why);
     } else if (!*done) {
         status = list_bundle(x, m, divisor, &n, &used, why);
         status = status == GW_OK ? launch_decode(x, n, x->bundle.bytes, used, why) : status;
     }
     if (!*done) {
-        return end(x, status, &x->stats.decode_seconds, why);
+        return gw_there_end(x, status, &x->stats.decode_seconds, why);
     }
     for (size_t i = 0; i < x->there.pieces && status == GW_OK; i++) {
         const gw_cuda_result *r = &x->there.results_here[i]; /* zeros where there is no piece */

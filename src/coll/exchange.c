@@ -49,11 +49,13 @@ static size_t larger(size_t a, size_t b)
     return a > b ? a : b;
 }
 
-static void measure_operand(gw_exchange *x, const gw_operand *o)
+static void measure_operand(gw_exchange *x, const gw_operand *o, int stays)
 {
     const size_t entries = (size_t)o->outer * o->inner * o->payloads;
     if (o->kind == GW_OPERAND_BUNDLE) {
         x->bundle_entries = larger(x->bundle_entries, entries);
+    }
+    if (o->kind == GW_OPERAND_BUNDLE && !stays) {
         x->bundle_bytes = larger(x->bundle_bytes, (size_t)o->bytes + entries * GW_SEAL_BYTES);
         const gw_range piece = gw_operand_piece(o, x->program.grain, 0); /* the largest */
         size_t bytes = 0;
@@ -68,13 +70,14 @@ static void measure(gw_exchange *x)
 {
     for (uint32_t i = 0; i < x->program.n_moves; i++) {
         const gw_move *m = &x->program.move[i];
-        measure_operand(x, &m->before);
-        measure_operand(x, &m->after);
+        measure_operand(x, &m->before, x->stay.move[i]);
+        measure_operand(x, &m->after, x->stay.move[i]);
         if (m->step.level == 0) {
             continue;
         }
         x->most_members = m->group.size > x->most_members ? m->group.size : x->most_members;
-        if (m->before.kind == GW_OPERAND_DENSE || m->before.kind == GW_OPERAND_NUMBERS) {
+        if ((m->before.kind == GW_OPERAND_DENSE || m->before.kind == GW_OPERAND_NUMBERS) &&
+            !x->stay.move[i]) {
             const gw_range piece =
                 gw_range_cut(m->before.range, x->program.grain, m->group.size, 0);
             x->bundle_bytes = larger(x->bundle_bytes, 4 * (size_t)piece.count * m->group.size);
@@ -132,6 +135,9 @@ gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out
     gw_status status = x->convert != NULL
                            ? gw_exchange_compile(x, 0, why)
                            : gw_fail(why, GW_ERR_UNSUPPORTED, "no such variant here");
+    if (status == GW_OK) {
+        status = gw_stay_plan(x, why);
+    }
     if (status == GW_OK) {
         x->fixed_size = (gw_params_flags(&config->params) & GW_CODEC_FIXED_SIZE) != 0;
         if (gw_exchange_is_additive(x)) {
@@ -287,18 +293,22 @@ gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
     for (uint32_t i = 0; i < x->program.n_moves; i++) {
         const gw_move *m = &x->program.move[i];
         if (m->step.level != 0 && m->group.size > 1) {
-            const gw_comm *comm = gw_exchange_comm(x, m->step.level);
+            const gw_comm *comm = gw_exchange_comm(x, i);
+            const int device = comm != NULL && (comm->table->flags & GW_COMM_DEVICE) != 0;
             if (comm == NULL || comm->ranks != m->group.size || comm->rank != m->group.member) {
                 return gw_fail(why, GW_ERR_ARG, "the lane has not the groups of this route");
             }
-            if ((comm->table->flags & GW_COMM_DEVICE) != 0) {
-                return gw_fail(why, GW_ERR_UNSUPPORTED,
-                               "an exchange works in host memory, %s in a device's",
-                               comm->table->name);
+            if (device != x->stay.move[i]) {
+                return gw_fail(why, GW_ERR_UNSUPPORTED, "an exchange works in %s memory, %s in %s",
+                               device ? "host" : "a device's", comm->table->name,
+                               device ? "a device's" : "the host's");
             }
         }
     }
-    const gw_status status = open_slots(x, why);
+    gw_status status = open_slots(x, why);
+    if (status == GW_OK) {
+        status = gw_stay_begin(x, why);
+    }
     if (status != GW_OK) {
         return status;
     }
@@ -318,6 +328,12 @@ gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
 }
 
 /* ---- the walk ---- */
+
+gw_status gw_exchange_turn_to_comm(gw_exchange *x, gw_why *why)
+{
+    x->comm = gw_exchange_comm(x, x->move);
+    return x->stay.inside ? x->comm->table->after(x->comm, x->lane.stream, why) : GW_OK;
+}
 
 static gw_status collective(gw_exchange *x, const gw_move *m, int *arrived, gw_why *why)
 {
@@ -363,7 +379,7 @@ static gw_status encode(gw_exchange *x, const gw_move *m, int *arrived, gw_why *
 {
     if (x->there.codes[x->move]) {
         x->stats.coded_on |= GW_DEVICE_GPU;
-        return gw_there_encode(x, m, arrived, why);
+        return x->stay.inside ? gw_stay_encode(x, m, why) : gw_there_encode(x, m, arrived, why);
     }
     x->stats.coded_on |= GW_DEVICE_CPU;
     return gw_exchange_is_additive(x) ? gw_additive_encode(x, m, why) : gw_bundle_encode(x, m, why);
@@ -377,9 +393,10 @@ static gw_status decode(gw_exchange *x, const gw_move *m, int *arrived, int *aga
         x->looked = x->divided = last;
         x->stats.finite |= last; /* only the result counts */
         x->stats.coded_on |= GW_DEVICE_GPU;
-        return gw_there_decode(
-            x, m, gw_exchange_is_additive(x) ? gw_exchange_divisor(x) : gw_exchange_last_divisor(x),
-            arrived, why);
+        const uint32_t divisor =
+            gw_exchange_is_additive(x) ? gw_exchange_divisor(x) : gw_exchange_last_divisor(x);
+        return x->stay.inside ? gw_stay_decode(x, m, divisor, why)
+                              : gw_there_decode(x, m, divisor, arrived, why);
     }
     x->looked = x->divided = !gw_exchange_is_additive(x) && last;
     x->stats.finite |= x->looked;
@@ -402,6 +419,7 @@ static gw_status go_on(gw_exchange *x, gw_why *why)
     if (status != GW_OK || x->there.waiting) {
         return status;
     }
+    gw_stay_use(x);
     if (m->step.op == GW_OP_ENCODE) {
         status = encode(x, m, &arrived, why);
         x->stats.encode_seconds += now() - begin;
@@ -428,7 +446,8 @@ static gw_status end(gw_exchange *x, int *done, int *moved, gw_why *why)
     const int on_device = x->config.place.cuda != NULL;
     if (!x->looked && on_device && !x->there.here) {
         *moved = 1;
-        return gw_there_bring(x, why);
+        return x->stay.move[x->program.n_moves - 1] ? gw_stay_finish(x, why)
+                                                    : gw_there_bring(x, why);
     }
     if (!x->looked) {
         finish(x);
@@ -438,8 +457,9 @@ static gw_status end(gw_exchange *x, int *done, int *moved, gw_why *why)
         *moved = 1;
         return gw_there_return(x, why);
     }
-    *done = 1;
-    return GW_OK;
+    const gw_status status = gw_stay_settle(x, done, why);
+    *moved |= !*done;
+    return status;
 }
 
 gw_status gw_exchange_progress(gw_exchange *x, int *done, int *moved, gw_why *why)
@@ -467,6 +487,9 @@ gw_status gw_exchange_progress(gw_exchange *x, int *done, int *moved, gw_why *wh
     }
     while (x->move < x->program.n_moves && !x->program.move[x->move].runs) {
         x->move++;
+    }
+    if (x->move < x->program.n_moves && gw_stay_must_wait(x)) {
+        return GW_OK;
     }
     if (x->move < x->program.n_moves) {
         *moved = 1;

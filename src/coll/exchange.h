@@ -1,5 +1,6 @@
 /* An exchange, seen from inside: exchange.c walks the moves, bundle.c ships payloads, dense.c ships and
- * sums numbers, slots.c has what outlives it, device.c is for values that lie in a device's memory. */
+ * sums numbers, slots.c has what outlives it, device.c is for values that lie in a device's memory, stay.c for payloads
+ * and sums that stay there too. */
 #ifndef GW_COLL_EXCHANGE_H
 #define GW_COLL_EXCHANGE_H
 
@@ -34,6 +35,24 @@ typedef struct gw_kept {
     float *r, *after;
 } gw_kept;
 
+/* Of payloads and sums that stay on the device. */
+typedef struct gw_staying {
+    uint8_t move[GW_ROUTE_MAX_STEPS]; /* by move, the same on all ranks: all of it happens there */
+    uint32_t
+        first_post[GW_ROUTE_MAX_STEPS + 1]; /* by move: posts on the device's groups before it */
+    uint32_t first_result[GW_ROUTE_MAX_STEPS + 1];
+    size_t bytes, results;
+
+    /* the run */
+    int inside;        /* x->bundle and x->next are the device's … */
+    gw_bundle pair[2]; /* … and these the host's; or the other way round */
+    uint8_t marked[GW_ROUTE_MAX_STEPS];
+    int finished; /* the last result is of gw_stay_finish */
+    enum { GW_RESULTS_NONE, GW_RESULTS_DUE, GW_RESULTS_ASKED, GW_RESULTS_TAKEN } state;
+    gw_cuda_result *result, *result_here;
+    gw_cuda_entry *entries;
+} gw_staying;
+
 /* What an exchange has in a device's memory, and what it needs to work there; all zero without one. */
 typedef struct gw_there {
     uint8_t codes[GW_ROUTE_MAX_STEPS]; /* by move: the device codes it */
@@ -51,6 +70,7 @@ typedef struct gw_there {
     gw_cuda_sink *sinks;
     gw_cuda_payload *lists;
     gw_workspace codec_workspace;
+    gw_params as_it_is; /* cast:to=f32, by which numbers are summed there */
 } gw_there;
 
 struct gw_exchange {
@@ -90,15 +110,19 @@ struct gw_exchange {
     float *residual_after[GW_ROUTE_MAX_STEPS]; /* of moves that a device codes, both are there */
     gw_exchange_stats stats;
     gw_there there;
+    gw_staying stay;
 };
 
-/* The group's comm; NULL if the lane has none. */
-static inline gw_comm *gw_exchange_comm(const gw_exchange *x, uint8_t level)
+/* The comm of a move's group; NULL if the lane has none. */
+static inline gw_comm *gw_exchange_comm(const gw_exchange *x, uint32_t move)
 {
-    return level == GW_LEVEL_FLAT    ? x->lane.flat
-           : level == GW_LEVEL_INTRA ? x->lane.intra
-                                     : x->lane.inter;
+    const int level = x->program.move[move].step.level, stays = x->stay.move[move];
+    return level == GW_LEVEL_FLAT    ? (stays ? x->lane.device_flat : x->lane.flat)
+           : level == GW_LEVEL_INTRA ? (stays ? x->lane.device_intra : x->lane.intra)
+                                     : (stays ? x->lane.device_inter : x->lane.inter);
 }
+/* x->comm for the move under way: what is posted next begins behind what the lane's stream was given. */
+gw_status gw_exchange_turn_to_comm(gw_exchange *x, gw_why *why);
 
 /* Bytes sent to member `member` of the move's group are counted. */
 void gw_exchange_count_sent(gw_exchange *x, const gw_move *m, uint32_t member, size_t bytes);
@@ -166,5 +190,47 @@ gw_status gw_there_test(gw_exchange *x, int *arrived, gw_why *why);
 gw_status gw_there_encode(gw_exchange *x, const gw_move *m, int *done, gw_why *why);
 gw_status gw_there_decode(gw_exchange *x, const gw_move *m, uint32_t divisor, int *done,
                           gw_why *why);
+
+/* A piece to encode, and to decode. */
+gw_cuda_source gw_there_source(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t index,
+                               uint8_t *payload, size_t capacity, gw_cuda_result *result);
+gw_cuda_sink gw_there_sink(gw_exchange *x, gw_range piece, uint32_t divisor,
+                           const gw_cuda_payload *list, size_t payloads, gw_cuda_result *result);
+/* After what was given to the stream since the lane's event `begun`, if that went well: waits, and adds the time to `clock`. */
+gw_status gw_there_begin(gw_exchange *x, gw_why *why);
+gw_status gw_there_end(gw_exchange *x, gw_status status, double *clock, gw_why *why);
+gw_status gw_there_take_report(gw_exchange *x, const gw_cuda_result *result, gw_why *why);
+/* The device can code the move with the host's bits, on any rank. */
+int gw_there_can_code(const gw_exchange *x, const gw_move *m);
+/* The move works on values that lie there. */
+static inline int gw_there_works(const gw_exchange *x, uint32_t move)
+{
+    return x->there.codes[move] || x->stay.move[move];
+}
+
+/* ---- payloads and sums that stay there: nothing to do without config.device_comm ---- */
+
+/* Which moves do, once the route is compiled; and how much memory they take. */
+gw_status gw_stay_plan(gw_exchange *x, gw_why *why);
+void gw_stay_measure(gw_exchange *x);
+void gw_stay_cut(gw_arena *here, gw_arena *there, gw_exchange *x);
+gw_status gw_stay_begin(gw_exchange *x, gw_why *why);
+/* Bundles and the base of numbers are those that the move under way works on. */
+void gw_stay_use(gw_exchange *x);
+/* 1: the move under way would post on a device's group, and it is not its turn. */
+int gw_stay_must_wait(const gw_exchange *x);
+/* Launched, not waited for. */
+gw_status gw_stay_encode(gw_exchange *x, const gw_move *m, gw_why *why);
+gw_status gw_stay_decode(gw_exchange *x, const gw_move *m, uint32_t divisor, gw_why *why);
+/* The members' numbers in x->next and this rank's own become their sum over the divisor. */
+gw_status gw_stay_sum(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t divisor,
+                      gw_why *why);
+gw_status gw_stay_copy(gw_exchange *x, void *to, const void *from, size_t bytes, gw_why *why);
+/* Bytes of an entry whose payload has up to `bound`. */
+size_t gw_stay_entry_bytes(size_t bound);
+/* Divides what was not divided and looks at it. */
+gw_status gw_stay_finish(gw_exchange *x, gw_why *why);
+/* What happened to come here: *done when it was, or nothing was to. */
+gw_status gw_stay_settle(gw_exchange *x, int *done, gw_why *why);
 
 #endif

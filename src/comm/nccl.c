@@ -225,6 +225,23 @@ static void describe(gw_comm *comm, gw_request request, char *text, size_t size)
     gw_nccl_operation_describe(request, text, size);
 }
 
+static gw_status after(gw_comm *comm, void *stream, gw_why *why)
+{
+    gw_nccl_end *end = (gw_nccl_end *)comm;
+    gw_nccl_job *job = end->job;
+    if (job->failed != GW_OK) {
+        return gw_fail(why, job->failed, "%s", job->why.text);
+    }
+    gw_status status = gw_nccl_enter(job, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    int code = job->nccl->cuEventRecord(end->after, stream);
+    code = code != 0 ? code : job->nccl->cuStreamWaitEvent(end->stream, end->after, 0);
+    status = code == 0 ? GW_OK : gw_nccl_lost_by_cuda(job, code, "gw_nccl_after", why);
+    return gw_nccl_leave(job, status);
+}
+
 /* ---- groups ---- */
 
 static double seconds_now(void)
@@ -425,6 +442,7 @@ static const gw_comm_table table = {
     .reduce_scatter = reduce_scatter,
     .gatherv = gatherv,
     .describe = describe,
+    .after = after,
 };
 
 /* What each rank tells all: that it can, or why it cannot; and rank 0 how to meet. */
@@ -535,17 +553,5 @@ gw_status gw_nccl_after(gw_comm *comm, void *stream, gw_why *why)
     if (comm == NULL || comm->table != &table) {
         return GW_FAIL(why, GW_ERR_ARG, "gw_nccl_after: not a group of NCCL's");
     }
-    gw_nccl_end *end = (gw_nccl_end *)comm;
-    gw_nccl_job *job = end->job;
-    if (job->failed != GW_OK) {
-        return gw_fail(why, job->failed, "%s", job->why.text);
-    }
-    gw_status status = gw_nccl_enter(job, why);
-    if (status != GW_OK) {
-        return status;
-    }
-    int code = job->nccl->cuEventRecord(end->after, stream);
-    code = code != 0 ? code : job->nccl->cuStreamWaitEvent(end->stream, end->after, 0);
-    status = code == 0 ? GW_OK : gw_nccl_lost_by_cuda(job, code, "gw_nccl_after", why);
-    return gw_nccl_leave(job, status);
+    return after(comm, stream, why);
 }

@@ -77,14 +77,20 @@ gw_status gw_step_compare_numbers(gw_step *s, gw_comm *comm,
 gw_status gw_step_compare_config(gw_step *s, gw_why *why)
 {
     static const char *const names[] = {
-        "library version", "seed", "lanes",          "piece",  "fuse_below",
-        "ranks_per_node",  "sum",  "all_or_nothing", "sharded"};
+        "library version", "seed", "lanes",          "piece",   "fuse_below",
+        "ranks_per_node",  "sum",  "all_or_nothing", "sharded", "device comms:"};
     const gw_step_config *c = &s->config;
-    const uint64_t numbers[GW_STEP_NUMBERS] = {
-        gw_version(),        c->seed,           c->lanes,         c->piece,
-        c->fuse_below,       c->ranks_per_node, (uint64_t)c->sum, (uint64_t)c->all_or_nothing,
-        (uint64_t)c->sharded};
-    return gw_step_compare_numbers(s, c->comm, numbers, names, 9, why);
+    const uint64_t numbers[GW_STEP_NUMBERS] = {gw_version(),
+                                               c->seed,
+                                               c->lanes,
+                                               c->piece,
+                                               c->fuse_below,
+                                               c->ranks_per_node,
+                                               (uint64_t)c->sum,
+                                               (uint64_t)c->all_or_nothing,
+                                               (uint64_t)c->sharded,
+                                               c->device_comm != NULL};
+    return gw_step_compare_numbers(s, c->comm, numbers, names, 10, why);
 }
 
 /* ---- layers, in words ---- */

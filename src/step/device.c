@@ -31,6 +31,120 @@ void gw_device_free(const gw_step *s, void *memory, int pinned)
     }
 }
 
+/* ---- groups of a device's memory ---- */
+
+gw_status gw_device_check_comm(const gw_step_config *c, gw_why *why)
+{
+    const gw_comm *comm = c->device_comm;
+    const gw_comm_table *table = comm->table;
+    if (c->place.cuda == NULL) {
+        return GW_FAIL(why, GW_ERR_ARG, "a device_comm is for gradients on a device: no place");
+    }
+    if (table == NULL || (table->flags & GW_COMM_DEVICE) == 0 ||
+        table->size < offsetof(gw_comm_table, after) + sizeof table->after ||
+        table->after == NULL) {
+        return GW_FAIL(why, GW_ERR_ARG, "the device_comm, %s, does not work in a device's memory",
+                       table != NULL ? table->name : "nothing");
+    }
+    return comm->rank == c->comm->rank && comm->ranks == c->comm->ranks
+               ? GW_OK
+               : GW_FAIL(why, GW_ERR_ARG, "rank %u of %u is rank %u of %u in the device_comm",
+                         c->comm->rank, c->comm->ranks, comm->rank, comm->ranks);
+}
+
+/* One of each for all lanes: memory of such a group is dear, and its operations go one after the other anyway. */
+static gw_status open_groups(gw_step *s, gw_why *why)
+{
+    gw_comm *world = s->config.device_comm;
+    const uint32_t k = s->config.ranks_per_node;
+    const int nodes = k != 0 && world->ranks % k == 0;
+    gw_status status = world->table->split(world, 0, world->rank, &s->device.flat, why);
+    if (status == GW_OK && nodes) {
+        status = world->table->split(world, world->rank / k, world->rank, &s->device.intra, why);
+    }
+    if (status == GW_OK && nodes) {
+        status = world->table->split(world, world->rank % k, world->rank, &s->device.inter, why);
+    }
+    return status;
+}
+
+void gw_device_close_groups(gw_step *s)
+{
+    gw_comm *const groups[] = {s->device.inter, s->device.intra, s->device.flat};
+    for (int i = 0; i < 3; i++) {
+        if (groups[i] != NULL) {
+            groups[i]->table->close(groups[i]);
+        }
+    }
+}
+
+void gw_device_abort(gw_step *s, const char *reason)
+{
+    if (s->device.flat != NULL) { /* and all that were split with it */
+        s->device.flat->table->abort(s->device.flat, reason);
+    }
+}
+
+void gw_device_make_waves(gw_step *s)
+{
+    uint32_t first = 0;
+    for (uint32_t t = 0; t < s->n_tasks; t++) {
+        gw_task *task = &s->tasks[t];
+        const int same = t != 0 && task->fusion == UINT32_MAX && task->layer == task[-1].layer;
+        first = same && t - first < s->n_lanes ? first : t;
+        task->wave = first;
+        for (uint32_t i = first; i <= t; i++) {
+            s->tasks[i].wave_end = t + 1;
+        }
+    }
+}
+
+/* All ranks must post on a device's groups in one order, whatever their lanes are at: wave after wave; of a wave, whose
+ * tasks become ready together, every task's first post, then every task's second, … */
+static int may_post(void *owner, uint32_t post)
+{
+    const gw_step_lane *own = owner;
+    const gw_step *s = own->of;
+    const gw_task *task = &s->tasks[own->task];
+    for (uint32_t i = 0; i < s->n_lanes; i++) {
+        const gw_step_lane *lane = &s->lanes[i];
+        /* its task, and those behind it in the lane that it has not come to yet */
+        for (uint32_t t = lane->task; lane != own && t < task->wave_end; t += s->n_lanes) {
+            uint32_t of = 0;
+            const uint32_t posted = gw_exchange_posted(s->tasks[t].exchange, &of);
+            const uint32_t least = t < task->wave ? of : t < own->task ? post + 1 : post;
+            if ((t == lane->task && lane->begun ? posted : 0) < (least < of ? least : of)) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+static gw_status open_lane(gw_step *s, gw_step_lane *l, gw_why *why)
+{
+    const gw_cuda_place at = s->config.place;
+    gw_lane *lane = &l->groups;
+    const int marks = s->config.device_comm != NULL ? 2 * GW_ROUTE_MAX_STEPS : 0;
+    gw_status status = gw_cuda_stream_open(at, &lane->stream, why);
+    if (status == GW_OK) {
+        status = gw_cuda_event_open(at, &lane->begun, why);
+    }
+    if (status == GW_OK) {
+        status = gw_cuda_event_open(at, &lane->ended, why);
+    }
+    for (int i = 0; i < marks && status == GW_OK; i++) {
+        status = gw_cuda_event_open(at, &lane->marks[i], why);
+    }
+    lane->device_flat = s->device.flat;
+    lane->device_intra = s->device.intra;
+    lane->device_inter = s->device.inter;
+    lane->may_post = may_post;
+    lane->owner = l;
+    l->of = s;
+    return status;
+}
+
 gw_status gw_device_open(gw_step *s, gw_why *why)
 {
     const gw_cuda_place at = s->config.place;
@@ -45,15 +159,11 @@ gw_status gw_device_open(gw_step *s, gw_why *why)
             status = GW_FAIL(why, GW_ERR_UNSUPPORTED, "cast has no CUDA side");
         }
     }
+    if (status == GW_OK && s->config.device_comm != NULL) {
+        status = open_groups(s, why);
+    }
     for (uint32_t i = 0; i < s->n_lanes && gw_step_on_device(s) && status == GW_OK; i++) {
-        gw_lane *lane = &s->lanes[i].groups;
-        status = gw_cuda_stream_open(at, &lane->stream, why);
-        if (status == GW_OK) {
-            status = gw_cuda_event_open(at, &lane->begun, why);
-        }
-        if (status == GW_OK) {
-            status = gw_cuda_event_open(at, &lane->ended, why);
-        }
+        status = open_lane(s, &s->lanes[i], why);
     }
     for (int i = 0; i < 2 && gw_step_on_device(s) && status == GW_OK; i++) {
         void *staging = NULL;
@@ -70,6 +180,9 @@ void gw_device_close(gw_step *s)
     for (uint32_t i = 0; i < s->n_lanes; i++) {
         gw_cuda_event_close(at, s->lanes[i].groups.begun);
         gw_cuda_event_close(at, s->lanes[i].groups.ended);
+        for (int m = 0; m < 2 * GW_ROUTE_MAX_STEPS; m++) {
+            gw_cuda_event_close(at, s->lanes[i].groups.marks[m]);
+        }
         gw_cuda_stream_close(at, s->lanes[i].groups.stream);
     }
     for (uint32_t i = 0; i < s->n_layers; i++) {
@@ -216,7 +329,8 @@ gw_status gw_device_scatter(gw_step *s, const gw_step_lane *lane, const uint32_t
         status = gw_cuda_wait(at, lane->groups.stream, why);
     }
     for (uint32_t i = 0; i < n && status == GW_OK; i++) {
-        s->layers[layers[i]].bad |= d->results_here[i].overflowed != 0;
+        s->layers[layers[i]].bad |=
+            d->results_here[i].overflowed != 0 || d->results_here[i].non_finite != 0;
     }
     return status;
 }

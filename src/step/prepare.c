@@ -75,6 +75,7 @@ static gw_exchange_config exchange_config(const gw_step *s, const gw_layer *l)
         .store_tensor = l->store_tensor,
         .sharded = s->config.sharded,
         .place = s->config.place,
+        .device_comm = s->config.device_comm != NULL,
     };
 }
 
@@ -146,7 +147,7 @@ static gw_status close_fusion(gw_step *s, gw_fusion *f, gw_why *why)
     f->values = values;
     status = gw_exchange_create(&config, &f->exchange, why);
     s->tasks[s->n_tasks++] =
-        (gw_task){f->exchange, UINT32_MAX, (uint32_t)(f - s->fusions), 0, f->elements};
+        (gw_task){f->exchange, UINT32_MAX, (uint32_t)(f - s->fusions), 0, f->elements, 0, 0};
     return status;
 }
 
@@ -205,9 +206,10 @@ static gw_status make_tasks(gw_step *s, gw_why *why)
         for (uint32_t p = 0; p < l->n_pieces; p++) {
             const gw_range whole = gw_exchange_program(l->pieces[p])->whole;
             s->tasks[s->n_tasks++] =
-                (gw_task){l->pieces[p], i, UINT32_MAX, whole.first, whole.count};
+                (gw_task){l->pieces[p], i, UINT32_MAX, whole.first, whole.count, 0, 0};
         }
     }
+    gw_device_make_waves(s);
     return status;
 }
 

@@ -242,8 +242,10 @@ static gw_status end_fusion(gw_step *s, const gw_step_lane *lane, const gw_fusio
     gw_status status = gw_exchange_commit(f->exchange, why); /* it has no residuals */
     for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
         gw_layer *l = &s->layers[s->fused[f->first + i]];
-        l->bad = gw_any_non_finite(numbers, (size_t)l->elements);
-        numbers += l->elements;
+        if (!gw_step_on_device(s) || numbers != NULL) { /* else scatter looks */
+            l->bad = gw_any_non_finite(numbers, (size_t)l->elements);
+            numbers += l->elements;
+        }
         if (i == 0) { /* bytes and times of the whole stand at its first layer */
             add_stats(&l->measured, gw_exchange_stats_of(f->exchange));
         }
@@ -353,6 +355,7 @@ void gw_step_fail(gw_step *s, gw_status status, const gw_why *why)
     if (s->side != NULL) {
         s->side->table->abort(s->side, why->text);
     }
+    gw_device_abort(s, why->text);
     gw_device_settle(s);
     for (uint32_t i = 0; i < s->n_tasks; i++) {
         (void)gw_exchange_rollback(s->tasks[i].exchange, NULL);

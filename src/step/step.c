@@ -31,8 +31,17 @@ static gw_status check_config(const gw_step_config *c, gw_why *why)
         return GW_FAIL(why, GW_ERR_ARG, "a step needs a comm");
     }
     if ((c->comm->table->flags & GW_COMM_DEVICE) != 0) {
-        return GW_FAIL(why, GW_ERR_UNSUPPORTED, "a step works in host memory, %s in a device's",
-                       c->comm->table->name);
+        return GW_FAIL(
+            why, GW_ERR_UNSUPPORTED,
+            "ranks agree in host memory, %s works in a device's: give it as device_comm, "
+            "beside a comm of the host's",
+            c->comm->table->name);
+    }
+    if (c->device_comm != NULL) {
+        const gw_status status = gw_device_check_comm(c, why);
+        if (status != GW_OK) {
+            return status;
+        }
     }
     if (c->lanes > GW_STEP_MAX_LANES || c->threads > GW_POOL_MAX_THREADS ||
         !(c->timeout >= 0 && c->timeout < 1e6)) {
@@ -147,6 +156,7 @@ void gw_step_destroy(gw_step *s)
     gw_step_unprepare(s);
     gw_device_close(s);
     close_group(s->side);
+    gw_device_close_groups(s);
     for (uint32_t i = 0; i < s->config.lanes; i++) {
         close_group(s->lanes[i].groups.inter);
         close_group(s->lanes[i].groups.intra);

@@ -23,6 +23,7 @@ typedef struct gw_task {
     gw_exchange *exchange;
     uint32_t layer, fusion; /* UINT32_MAX: not one of these */
     uint64_t first, elements;
+    uint32_t wave, wave_end; /* tasks of the same layer, as many as lanes, whose posts alternate */
 } gw_task;
 
 typedef struct gw_layer {
@@ -54,6 +55,7 @@ typedef struct gw_step_lane {
     gw_workspace workspace;
     uint32_t task; /* the next, or the one under way */
     int begun;
+    struct gw_step *of;
 } gw_step_lane;
 
 /* Of a step on a device. Lists have room for all layers. */
@@ -66,6 +68,7 @@ typedef struct gw_step_device {
     gw_cuda_payload *payloads;
     gw_cuda_result *results, *results_here;
     uint32_t room;
+    gw_comm *flat, *intra, *inter; /* of config.device_comm, for all lanes */
 } gw_step_device;
 
 struct gw_step {
@@ -150,8 +153,13 @@ static inline int gw_step_on_device(const gw_step *s)
     return s->config.place.cuda != NULL;
 }
 
+gw_status gw_device_check_comm(const gw_step_config *config, gw_why *why);
 gw_status gw_device_open(gw_step *s, gw_why *why); /* after the lanes */
 void gw_device_close(gw_step *s);
+void gw_device_close_groups(gw_step *s);
+void gw_device_abort(gw_step *s, const char *reason);
+/* Tasks that wait for one another's posts on the device's groups. */
+void gw_device_make_waves(gw_step *s);
 /* Lists and events for the layers there are. */
 gw_status gw_device_prepare(gw_step *s, gw_why *why);
 void gw_device_settle(gw_step *s); /* waits for all work of the lanes */

@@ -8,7 +8,9 @@
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static stream *streams;
-static int live; /* objects that nobody has destroyed */
+static int live, followed; /* live: objects that nobody has destroyed */
+void (*fake_nccl_copy)(void *to, const void *from, size_t bytes);
+void (*fake_nccl_settle)(void *stream);
 static _Thread_local int contexts;
 
 int fake_nccl_live(void)
@@ -24,6 +26,14 @@ void fake_nccl_hold(void *where, int yes)
     (void)pthread_mutex_lock(&lock);
     ((stream *)where)->held = yes;
     (void)pthread_mutex_unlock(&lock);
+}
+
+int fake_nccl_followed(void)
+{
+    (void)pthread_mutex_lock(&lock);
+    const int n = followed;
+    (void)pthread_mutex_unlock(&lock);
+    return n;
 }
 
 int fake_leave(int code)
@@ -54,6 +64,15 @@ void *fake_must(void *p)
 
 /* ---- the device's work ---- */
 
+static void copy_bytes(void *to, const void *from, size_t bytes)
+{
+    if (fake_nccl_copy != NULL) {
+        fake_nccl_copy(to, from, bytes);
+    } else {
+        memmove(to, from, bytes);
+    }
+}
+
 /* Of an active list: the first that is not done and goes that way. */
 static part *first_of(member *m, part_kind kind, int peer)
 {
@@ -74,7 +93,7 @@ static int move_message(part *send)
         return 0;
     }
     const size_t bytes = send->bytes < receive->bytes ? send->bytes : receive->bytes;
-    memcpy(receive->to, send->from, bytes);
+    copy_bytes(receive->to, send->from, bytes);
     send->done = send->bytes == bytes;
     receive->done = receive->bytes == bytes;
     send->stuck = !send->done;
@@ -109,7 +128,7 @@ static void run_collective(part **all, int ranks)
         part *p = all[r];
         p->done = 1;
         if (kind == BROADCAST && (r != root || p->from != p->to)) {
-            memmove(p->to, all[root]->from, bytes);
+            copy_bytes(p->to, all[root]->from, bytes);
         } else if (kind == ALL_REDUCE || (kind == REDUCE && r == root)) {
             memcpy(p->to, sum, bytes);
         } else if (kind == REDUCE_SCATTER) {
@@ -183,7 +202,7 @@ static int work(task *t, int *moved)
     case NOTHING:
         return 1;
     case COPY:
-        memmove(t->copy.to, t->copy.from, t->copy.bytes);
+        copy_bytes(t->copy.to, t->copy.from, t->copy.bytes);
         return 1;
     default:
         break;
@@ -347,12 +366,27 @@ int cuEventDestroy_v2(gw_cuda_handle event_)
     return fake_leave(code);
 }
 
+static int is_own(const void *stream_)
+{
+    const stream *s = streams;
+    while (s != NULL && s != stream_) {
+        s = s->next;
+    }
+    return s != NULL;
+}
+
 int cuEventRecord(gw_cuda_handle event_, gw_cuda_handle stream_)
 {
     const int code = fake_enter();
     event *e = event_;
     e->recorded++;
     if (stream_ == NULL) { /* the default stream, which never has anything to do */
+        e->reached = e->recorded;
+    } else if (!is_own(stream_)) {
+        followed++;
+        if (fake_nccl_settle != NULL) {
+            fake_nccl_settle(stream_);
+        }
         e->reached = e->recorded;
     } else {
         fake_append(stream_, (task){.kind = RECORD, .event = e, .number = e->recorded});

@@ -509,7 +509,7 @@ static void libraries(void **state)
     gw_nccl_close(NULL);
 }
 
-/* Steps and exchanges are of host memory: they say so, and do not hand it to NCCL. */
+/* Ranks agree in host memory, and exchanges without a place work there: they say so, and do not hand it to NCCL. */
 static void no_step_of_it(rank_of *rank)
 {
     gw_step *step = NULL;
@@ -517,7 +517,9 @@ static void no_step_of_it(rank_of *rank)
     EXPECT(rank, (rank->comm->table->flags & GW_COMM_DEVICE) != 0, "flags");
     const gw_status status = gw_step_create(&(gw_step_config){.comm = rank->comm}, &step, &why);
     EXPECT(rank, status == GW_ERR_UNSUPPORTED, "%d", status);
-    EXPECT(rank, strcmp(why.text, "a step works in host memory, nccl in a device's") == 0,
+    EXPECT(rank,
+           strcmp(why.text, "ranks agree in host memory, nccl works in a device's: give it as "
+                            "device_comm, beside a comm of the host's") == 0,
            "said: %s", why.text);
 }
 

@@ -282,6 +282,8 @@ def nccl(rank, n):
         found, _, stats = means(rank, spec, "cuda:0", group=group)
         assert stats["carrier"] == "gloo" and stats["device"] == "cuda:0" and stats["coding"] == "gpu"
         assert all(torch.isfinite(f).all() for f in found)
+        stayed, _, stats = means(rank, spec, "cuda:0", group=group, payloads="nccl")
+        assert stats["carrier"] == "nccl" and all(torch.equal(a, b) for a, b in zip(found, stayed)), "by NCCL they are others"
 
 
 def test_cuda_nccl_alone():
@@ -290,6 +292,10 @@ def test_cuda_nccl_alone():
 
 def test_devices_that_do_not_fit():
     from gradwire import device
+
+    ranks.raises(gradwire.GradwireError, lambda: device.check_payloads("nccl", None), "is for models on CUDA devices")
+    ranks.raises(gradwire.GradwireError, lambda: device.check_payloads("gloo", None), "'host' or 'nccl'")
+    ranks.raises(gradwire.GradwireError, lambda: device.check_payloads("nccl", device.Device(None, None, "gone")), "gone")
 
     cpu, meta = torch.nn.Parameter(torch.zeros(1)), torch.nn.Parameter(torch.zeros(1, device="meta"))
     ranks.raises(gradwire.GradwireError, lambda: device.of([cpu, meta], ["a", "b"]), "'b' is on meta", "all on one device")

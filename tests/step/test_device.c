@@ -2,6 +2,7 @@
  * layers are bad. The device is emulated (tests/cuda/emulated), or the library named as the first argument, on a
  * real one; either way every byte goes through gw_cuda. */
 #include "support/check.h"
+#include "support/device_comm.h"
 #include "support/gen.h"
 #include "support/steps.h"
 
@@ -12,10 +13,12 @@
 #include <math.h>
 
 static gw_cuda *cuda;
+static int by_nccl; /* the device's ranks have a comm of its memory */
 
 /* The same step twice: `here` on the host, `there` on the device. */
 typedef struct twins {
     steps here, there;
+    gw_comm *device_comm;
     gw_cuda_place place;
     void *device[64], *stream;
     ranks *all;
@@ -27,6 +30,7 @@ static void open_twins(twins *t, const gw_step_config *config, const steps_layer
     gw_why why = {""};
     gw_step_config there = *config;
     t->place = there.place = (gw_cuda_place){cuda, 0};
+    t->device_comm = there.device_comm = by_nccl ? device_comm_join(config->comm) : NULL;
     steps_open(&t->here, config, layers, n);
     steps_open(&t->there, &there, layers, n);
     for (uint32_t i = 0; i < n; i++) {
@@ -42,6 +46,9 @@ static void close_twins(twins *t)
 {
     steps_close(&t->here);
     steps_close(&t->there);
+    if (t->device_comm != NULL) {
+        t->device_comm->table->close(t->device_comm);
+    }
     for (uint32_t i = 0; i < t->there.n; i++) {
         gw_cuda_free(t->place, t->device[i], 0);
     }
@@ -124,7 +131,7 @@ static gw_step_result wait_twins(twins *t)
     RANK_TRUE(here.non_finite == there.non_finite &&
                   (here.non_finite == 0 || here.first_non_finite == there.first_non_finite),
               "another number of bad layers");
-    RANK_TRUE(here.bytes_sent == there.bytes_sent, "another number of bytes");
+    RANK_TRUE(by_nccl || here.bytes_sent == there.bytes_sent, "another number of bytes");
     return there;
 }
 
@@ -225,6 +232,13 @@ static void same_bits_for_every_codec(void **state)
     int own_thread = 1;
     (void)state;
     run_ranks(4, 2, coded_main, &own_thread);
+    run_ranks(1, 1, coded_main, NULL);
+}
+
+/* All that one device can have over NCCL itself. */
+static void same_bits_alone(void **state)
+{
+    (void)state;
     run_ranks(1, 1, coded_main, NULL);
 }
 
@@ -518,6 +532,8 @@ static void what_cannot_be_is_said(void **state)
     run_ranks(1, 1, refused_main, NULL);
 }
 
+/* test_step_device [LIBRARY [NCCL]]: `emulated` is the emulated one. With an NCCL, fake or real, ranks have a comm of the
+ * device's memory; a real one takes one rank a device. */
 int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
@@ -530,11 +546,22 @@ int main(int argc, char **argv)
         cmocka_unit_test(what_cannot_be_is_said),
     };
     gw_why why = {""};
-    if (gw_cuda_open(argc > 1 ? argv[1] : GW_TESTS_EMULATED, &cuda, &why) != GW_OK) {
+    const int emulated = argc < 2 || strcmp(argv[1], "emulated") == 0;
+    if (gw_cuda_open(emulated ? GW_TESTS_EMULATED : argv[1], &cuda, &why) != GW_OK) {
         print_error("%s\n", why.text);
         return 2;
     }
-    const int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    by_nccl = argc > 2;
+    if (by_nccl) {
+        device_comm_open(argv[2], (gw_cuda_place){cuda, 0}, emulated);
+    }
+    const struct CMUnitTest alone[] = {cmocka_unit_test(same_bits_alone)};
+    int failed = by_nccl && !device_comm_is_fake() ? cmocka_run_group_tests(alone, NULL, NULL)
+                                                   : cmocka_run_group_tests(tests, NULL, NULL);
+    if (by_nccl) {
+        device_comm_close();
+        failed += device_comm_live() != 0;
+    }
     gw_cuda_close(cuda);
     return failed;
 }
