@@ -184,8 +184,8 @@ static gw_status check_given(const gw_step_auto *u, const gw_cluster *c, uint32_
     return GW_OK;
 }
 
-/* Levels whose costs stand for their family's: one, and of a codec with a density, on which they hang, the least and ten
- * times that. */
+/* Levels whose costs stand for their family's: one, and of a codec with a density or a rank, on which they hang, the least, and ten
+ * times that or all. */
 static uint32_t list_coded(const gw_step_auto *u, gw_params *out)
 {
     uint32_t n = 0;
@@ -196,6 +196,11 @@ static uint32_t list_coded(const gw_step_auto *u, gw_params *out)
             if (strcmp(gw_codec_param(family->codec, k)->name, "density") == 0) {
                 out[n] = *family;
                 out[n++].value[k] = fmin(10 * family->value[k], 0.5);
+            }
+            const int has_rank = strcmp(gw_codec_param(family->codec, k)->name, "rank") == 0;
+            for (int x = 2; has_rank && x <= 4 && x * family->value[k] <= 256; x *= 2) {
+                out[n] = *family;
+                out[n++].value[k] = x * family->value[k];
             }
         }
     }
