@@ -429,10 +429,10 @@ void gw_step_auto_end(gw_step_auto *u)
     if (u->request != NULL && u->step->status == GW_OK) { /* others may still read what is freed */
         (void)gw_comm_wait(u->step->side, u->request, u->step->config.timeout, NULL);
     }
-    void *const all[] = {u->ways,       u->chosen,   u->table,       u->posted,     u->sorted,
-                         u->tensors,    u->place_of, u->ready,       u->asked,      u->entries,
-                         u->codecs,     u->probe,    u->probe_sizes, u->probe_said, u->said,
-                         u->said_sizes, u->levels,   u->errors};
+    void *const all[] = {u->ways,    u->chosen,     u->riskier,  u->table,       u->posted,
+                         u->sorted,  u->tensors,    u->place_of, u->ready,       u->asked,
+                         u->entries, u->codecs,     u->probe,    u->probe_sizes, u->probe_said,
+                         u->said,    u->said_sizes, u->levels,   u->errors};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         free(all[i]);
     }

@@ -100,6 +100,7 @@ typedef struct gw_step_auto {
     gw_step_auto_config config; /* nothing is 0 */
     gw_params families[GW_AUTO_FAMILIES];
     gw_auto_way *ways, *chosen; /* of each of base->layers: in force, will bind */
+    gw_auto_way *riskier;       /* of the thread, while it chooses */
     gw_route dense;
     gw_route everyday;               /* of the default */
     double *table;                   /* means, of the last time that a layer could be measured */

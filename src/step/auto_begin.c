@@ -266,6 +266,7 @@ static gw_status allocate(gw_step_auto *u, gw_why *why)
     u->errors = calloc(levels + 1, sizeof *u->errors);
     u->ways = calloc((size_t)a->n + 1, sizeof *u->ways);
     u->chosen = calloc((size_t)a->n + 1, sizeof *u->chosen);
+    u->riskier = calloc((size_t)a->n + 1, sizeof *u->riskier);
     u->table = calloc(a->table + 1, sizeof *u->table);
     u->posted = calloc((GW_AUTO_SHARES + 1) * (known + 1), sizeof *u->posted);
     u->sorted = calloc(GW_AUTO_SHARES + 1, sizeof *u->sorted);
@@ -276,10 +277,11 @@ static gw_status allocate(gw_step_auto *u, gw_why *why)
     u->entries = calloc(2 * known + 1, sizeof *u->entries);
     u->said = calloc(ranks * GW_SAY, sizeof *u->said);
     u->said_sizes = calloc(4 * ranks, sizeof *u->said_sizes);
-    return u->ways != NULL && u->chosen != NULL && u->table != NULL && u->posted != NULL &&
-                   u->sorted != NULL && u->tensors != NULL && u->place_of != NULL &&
-                   u->ready != NULL && u->asked != NULL && u->levels != NULL && u->errors != NULL &&
-                   u->entries != NULL && u->said != NULL && u->said_sizes != NULL
+    return u->ways != NULL && u->chosen != NULL && u->riskier != NULL && u->table != NULL &&
+                   u->posted != NULL && u->sorted != NULL && u->tensors != NULL &&
+                   u->place_of != NULL && u->ready != NULL && u->asked != NULL &&
+                   u->levels != NULL && u->errors != NULL && u->entries != NULL &&
+                   u->said != NULL && u->said_sizes != NULL
                ? GW_OK
                : GW_FAIL(why, GW_ERR_MEMORY, "no memory for auto");
 }

@@ -193,19 +193,28 @@ static gw_status look(gw_step_auto *u, int late, double alpha, gw_joint_report *
 /* Tables do not tell all that comes of errors that come late: such codecs have to buy much. */
 static gw_status look_twice(gw_step_auto *u, gw_joint_report *report, gw_why *why)
 {
+    const size_t size = u->base->n * sizeof *u->chosen;
     const double alpha = u->next.alpha;
-    int late = 0, sure = comes_late(&u->config.uniform);
+    gw_joint_report other;
+    int late = 0;
     gw_status status = look(u, 1, alpha, report, why);
     for (uint32_t i = 0; i < u->base->n; i++) {
         late |= comes_late(&u->chosen[i].params);
     }
-    if (status != GW_OK || !late || sure) {
+    if (status != GW_OK || !late || comes_late(&u->config.uniform)) {
         return status;
     }
-    const double step = report->step, lowered = u->next.alpha;
-    status = look(u, 0, alpha, report, why);
-    return status == GW_OK && step < (1 - RISK) * report->step ? look(u, 1, lowered, report, why)
-                                                               : status;
+    const double lowered = u->next.alpha;
+    memcpy(u->riskier, u->chosen, size);
+    status = look(u, 0, alpha, &other, why);
+    if (status == GW_OK && report->step < (1 - RISK) * other.step) {
+        memcpy(u->chosen, u->riskier, size);
+        u->next.alpha = lowered;
+        ask(u, 1);
+    } else {
+        *report = other;
+    }
+    return status;
 }
 
 static gw_status plan_all(gw_step_auto *u, gw_why *why)
