@@ -349,11 +349,15 @@ static void rounds_have_a_price(void **state)
         {.params = params_of("lowrank:rank=2"), /* shares more settings with what is asked for */
          .device = GW_DEVICE_CPU,
          .encode = {.n = 1, .point = {{.bytes = 20000, .seconds = 4e-3}}},
-         .decode = {.n = 1, .point = {{.bytes = 20000, .seconds = 2e-3}}}}};
+         .decode = {.n = 1, .point = {{.bytes = 20000, .seconds = 2e-3}}}},
+        {.params = params_of("cast:to=bf16"), /* always among the candidates */
+         .device = GW_DEVICE_CPU,
+         .encode = {.n = 1, .point = {{.bytes = 20000, .seconds = 1}}},
+         .decode = {.n = 1, .point = {{.bytes = 20000, .seconds = 1}}}}};
     const gw_cluster cluster = {.nodes = 2,
                                 .ranks_per_node = 1,
                                 .codecs = costs,
-                                .n_codecs = 2,
+                                .n_codecs = 3,
                                 .inter = {.latency = 1e-4, .rate = 1e6}};
     gw_plan_entry entry = {.params = params_of("lowrank:rank=2,cols=50")};
     double seconds = NAN;
