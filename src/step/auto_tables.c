@@ -82,11 +82,8 @@ void gw_auto_keep_tables(gw_step_auto *u)
         u->noise_then = noise;
         u->squares_then = squares;
     }
-    /* the windows' are smoother; the noise is known to a tenth, from so small a sample */
-    const gw_auto_judge *j = &u->judge;
-    const double share =
-        !u->first && j->squares > 0 ? j->noise / j->squares : u->noise_then / u->squares_then;
-    const double signal = 1 - 1.1 * share;
+    /* the noise is known to a tenth, from so small a sample */
+    const double signal = 1 - 1.1 * u->noise_then / u->squares_then;
     for (uint32_t i = 0; i < a->n; i++) {
         const gw_adapted *l = &a->layers[i];
         const double *mean = a->mean + l->at;
