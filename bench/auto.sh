@@ -7,6 +7,7 @@ cd "$(dirname "$0")/.."
 : "${NETLAB:?the path of netlab}" "${BUILD:=build/release}" "${DELAY:=1us}" "${BUFFER:=65536}" "${STEPS:=300}" "${EVERY:=30}" "${SEEDS:=3}" "${OUT:=build/auto}"
 : "${WAYS:=dense,cast:to=bf16,natural:bits=8,dither:bits=4,topk:density=0.01,adacomp,lowrank:rank=4,auto}"
 . bench/machine.sh
+[[ $OUT = /* ]] || OUT=$PWD/$OUT
 one() { # MODEL RATE
     local more=()
     [ "$1" != lstm ] || more=(--batch 8)
@@ -17,7 +18,7 @@ one() { # MODEL RATE
     trap "'$NETLAB' down >&2" EXIT
     # OpenBLAS would start a thread a core on every node
     OPENBLAS_NUM_THREADS=1 "$NETLAB" mpirun --mca btl_tcp_flags 1 --mca btl_tcp_sndbuf "$BUFFER" --mca btl_tcp_rcvbuf "$BUFFER" -n 4 "$PWD/$BUILD/cli/gradwire-mpi" train \
-        --model "$1" --steps "$STEPS" --every "$EVERY" --sample 0 --checkpoint 0 --seeds "$SEEDS" --compare "$WAYS" "${more[@]}" -q -o "$PWD/$OUT/$1-$2" </dev/null >/dev/null
+        --model "$1" --steps "$STEPS" --every "$EVERY" --sample 0 --checkpoint 0 --seeds "$SEEDS" --compare "$WAYS" "${more[@]}" -q -o "$OUT/$1-$2" </dev/null >/dev/null
     "$NETLAB" down >&2
     trap - EXIT
     echo "$1 at $2, 4 nodes, $STEPS steps, $SEEDS seeds"

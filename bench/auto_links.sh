@@ -8,6 +8,7 @@ cd "$(dirname "$0")/.."
 model=${1:-cnn}
 . bench/machine.sh
 machine
+[[ $OUT = /* ]] || OUT=$PWD/$OUT
 rm -rf "$OUT"
 mkdir -p "$OUT"
 "$NETLAB" up 4 1gbit "$DELAY" >&2
@@ -27,8 +28,8 @@ now() { # steps that are done
 reach() { # STEP: wait until it is done
     while kill -0 "$job" 2>/dev/null && [ "$(now)" -lt "$1" ]; do sleep 0.2; done
 }
-train $((STEPS / 3)) -o "$PWD/$OUT/1gbit"
-train "$STEPS" -o "$PWD/$OUT/changing" --metrics "$PWD/$OUT/metrics" &
+train $((STEPS / 3)) -o "$OUT/1gbit"
+train "$STEPS" -o "$OUT/changing" --metrics "$OUT/metrics" &
 job=$!
 for rate in 100mbit 1gbit; do
     part=$((${part:-0} + 1))
@@ -38,5 +39,5 @@ for rate in 100mbit 1gbit; do
 done
 wait "$job"
 "$NETLAB" shape 100mbit >&2
-train $((STEPS / 3)) -o "$PWD/$OUT/100mbit"
+train $((STEPS / 3)) -o "$OUT/100mbit"
 python3 bench/auto_links.py "$OUT"

@@ -36,7 +36,7 @@ gw_status plan_param(const plan_config *config, const param *p, planned *out, gw
     if (status != GW_OK || config->spec == NULL || strcmp(config->spec, "dense") == 0) {
         return status;
     }
-    if (gw_auto_spec_is(config->spec)) { /* nothing is compressed until it has seen some steps */
+    if (gw_auto_spec_is(config->spec)) { /* which plans once it has seen some steps */
         gw_auto_spec automatic;
         return gw_auto_spec_parse(config->spec, &automatic, why);
     }

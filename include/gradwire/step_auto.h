@@ -1,4 +1,4 @@
-/* Error and time together, followed through training (docs/auto.md): a few dense steps are measured, the joint plan
+/* Error and time together, followed through training (docs/auto.md): a few steps are measured, the joint plan
  * (joint.h) binds, and from then on step time, link, compression error and loss are watched. When they leave what was
  * predicted every rank makes the same new plan, beside training, and it binds at a step that all agreed on. Off unless begun. */
 #ifndef GRADWIRE_STEP_AUTO_H
@@ -15,8 +15,9 @@ enum { GW_AUTO_LEAST_PERIOD = 40, GW_AUTO_FAMILIES = 8, GW_AUTO_SPEC_TEXT = 192 
 
 /* 0 or NULL anywhere: as said. */
 typedef struct gw_step_auto_config {
-    /* dither, ndither: bits 2 … 8. topk: the given density, twice, five and ten times that. Others as they are
-     * given. 0: dither, natural:bits=8, cast:to=bf16. Not lowrank. */
+    /* dither, ndither: bits 2 … 8. topk: the given density, twice, five and ten times that. lowrank: the given rank,
+     * twice and four times that. Others as they are given. 0: dither, natural:bits=8, cast:to=bf16, lowrank:rank=4, as far as
+     * `cluster`, if there is one, has their costs. */
     const gw_params *families;
     size_t n_families;
     gw_params uniform;     /* what the budget is measured by; codec NULL: dither:bits=4 */
@@ -30,8 +31,8 @@ typedef struct gw_step_auto_config {
 } gw_step_auto_config;
 
 /* Called by all ranks, with the same config, between steps after an agree; neither sharded nor on a device, nor beside
- * adapt. Takes a third of a second. All layers of min_elements and more that are not fused go dense for five
- * steps, then by the default until the first plan, and then by the plan. Allocates, and so does gw_step_wait after a step that plans. Between steps links may be
+ * adapt. Takes a third of a second. All layers of min_elements and more that are not fused go by the default until the first plan
+ * (dense if that wants feedback), and then by the plan. Allocates, and so does gw_step_wait after a step that plans. Between steps links may be
  * measured, for up to 0.2 s, where time says that they have changed. Memory: one fp32 copy of the layers, and the tables. */
 GW_API gw_status gw_step_auto_begin(gw_step *step, const gw_step_auto_config *config, gw_why *why);
 
@@ -57,7 +58,7 @@ GW_API gw_status gw_step_auto_loss(gw_step *step, double loss);
 typedef enum gw_auto_reason {
     GW_AUTO_START = 0,
     GW_AUTO_PERIODIC = 1,
-    GW_AUTO_SLOWER = 2, /* two windows of steps longer than predicted */
+    GW_AUTO_SLOWER = 2, /* windows of steps longer than predicted: two, or one by half */
     GW_AUTO_FASTER = 3,
     GW_AUTO_ERROR = 4,      /* too much of it for the gradients' noise: alpha is halved */
     GW_AUTO_QUIET = 5,      /* far below: alpha grows by half */

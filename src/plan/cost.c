@@ -113,6 +113,16 @@ int gw_same_params(const gw_params *a, const gw_params *b)
     return same;
 }
 
+/* Settings that are the same. */
+static unsigned alike(const gw_params *a, const gw_params *b)
+{
+    unsigned n = 0;
+    for (unsigned i = 0; i < GW_PARAMS_MAX; i++) {
+        n += a->value[i] == b->value[i];
+    }
+    return n;
+}
+
 const gw_codec_cost *gw_cluster_codec(const gw_cluster *cluster, const gw_params *params,
                                       gw_device device)
 {
@@ -122,10 +132,9 @@ const gw_codec_cost *gw_cluster_codec(const gw_cluster *cluster, const gw_params
         if (c->device != device || c->params.codec != params->codec) {
             continue;
         }
-        if (gw_same_params(&c->params, params)) {
-            return c;
+        if (similar == NULL || alike(&c->params, params) > alike(&similar->params, params)) {
+            similar = c;
         }
-        similar = similar != NULL ? similar : c;
     }
     return similar;
 }

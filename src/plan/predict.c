@@ -204,11 +204,6 @@ static gw_status check(const gw_job *job, const gw_cluster *cluster, const gw_pl
     for (size_t i = 0; i < n && status == GW_OK; i++) {
         const gw_params *params = entries[i].params.codec != NULL ? &entries[i].params : NULL;
         status = gw_route_fits(&entries[i].route, params, why);
-        if (status == GW_OK && params != NULL && (gw_params_flags(params) & GW_CODEC_ROUNDS)) {
-            return GW_FAIL(why, GW_ERR_UNSUPPORTED,
-                           "%s is exchanged in rounds, which the planner does not price",
-                           gw_codec_name(params->codec));
-        }
         if (status == GW_OK && entries[i].tensor != i) {
             return GW_FAIL(why, GW_ERR_ARG, "entry %zu is of tensor %u", i, entries[i].tensor);
         }

@@ -3,6 +3,8 @@
 #include "base/why.h"
 #include "route/cut.h"
 
+#include <gradwire/rounds.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -19,22 +21,26 @@ typedef struct part {
     double payloads;         /* decode: how many are added */
 } part;
 
+enum { MOST_ROUNDS = 2 };
+
 typedef struct skeleton {
-    part part[GW_ROUTE_MAX_STEPS];
-    uint32_t n, codings;
+    part part[MOST_ROUNDS * GW_ROUTE_MAX_STEPS];
+    uint32_t n;
+    uint32_t codings; /* of one round */
+    uint32_t rounds;
     double bytes; /* fp32, of all of it */
 } skeleton;
 
 /* Where a tensor goes to a root and back by several exchanges (its pieces; with ranks that have a part each, one for each rank of a
  * node), the root sends what it has summed while the next come in. Its two directions are then busy at once, as far as measured
  * steps tell (docs/decisions/008). `other`: of another rank of the root's node, or NULL. */
-static void overlap_roots(skeleton *s, const gw_program *root, const gw_program *other,
+static void overlap_roots(part *parts, const gw_program *root, const gw_program *other,
                           double exchanges, uint32_t ranks_per_node)
 {
     static const double BOTH_WAYS = 0.6;
     const part *inward = NULL;
-    for (uint32_t i = 0; i < s->n; i++) {
-        part *x = &s->part[i];
+    for (uint32_t i = 0; i < root->n_moves; i++) {
+        part *x = &parts[i];
         const int coding = x->op == GW_OP_ENCODE || x->op == GW_OP_DECODE;
         if (coding || root->move[i].step.level == GW_LEVEL_INTRA) {
             continue;
@@ -49,14 +55,12 @@ static void overlap_roots(skeleton *s, const gw_program *root, const gw_program 
     }
 }
 
-static gw_status compile(const gw_pricer *p, uint64_t elements, const gw_params *params,
-                         const gw_route *route, skeleton *out, gw_why *why)
+/* Adds the route's steps, all of them or those of one round. */
+static gw_status compile_once(const gw_pricer *p, gw_route_job job, const gw_route *route,
+                              skeleton *out, gw_why *why)
 {
     const gw_cluster *c = p->cluster;
-    gw_route_job job = {.ranks = c->nodes * c->ranks_per_node,
-                        .ranks_per_node = c->ranks_per_node,
-                        .elements = elements,
-                        .params = params};
+    const gw_params *params = job.params;
     gw_program root, other;
     gw_status status = gw_route_compile(route, &job, &root, why);
     const int pair = c->ranks_per_node > 1;
@@ -67,10 +71,11 @@ static gw_status compile(const gw_pricer *p, uint64_t elements, const gw_params 
     if (status != GW_OK) {
         return status;
     }
-    *out = (skeleton){.n = root.n_moves, .bytes = (double)elements * 4};
+    part *const parts = &out->part[out->n];
+    out->codings = 0;
     for (uint32_t i = 0; i < root.n_moves; i++) {
         const gw_move *m = &root.move[i];
-        part *x = &out->part[i];
+        part *x = &out->part[out->n++];
         x->op = m->step.op;
         if (x->op == GW_OP_ENCODE || x->op == GW_OP_DECODE) {
             const gw_operand *coded = x->op == GW_OP_ENCODE ? &m->after : &m->before;
@@ -91,13 +96,42 @@ static gw_status compile(const gw_pricer *p, uint64_t elements, const gw_params 
             }
         }
     }
-    if (p->apart && elements > 0) {
+    if (p->apart && job.elements > 0) {
         const uint64_t piece =
-            gw_cut_usual(elements, out->codings > 0 ? gw_codec_grain(params) : 1);
-        overlap_roots(out, &root, pair ? &other : NULL, (double)elements / (double)piece,
+            gw_cut_usual(job.elements, out->codings > 0 ? gw_codec_grain(params) : 1);
+        overlap_roots(parts, &root, pair ? &other : NULL, (double)job.elements / (double)piece,
                       c->ranks_per_node);
     }
+    out->rounds++;
     return GW_OK;
+}
+
+static gw_status compile(const gw_pricer *p, uint64_t elements, const gw_params *params,
+                         const gw_route *route, skeleton *out, gw_why *why)
+{
+    gw_route_job job = {.ranks = p->cluster->nodes * p->cluster->ranks_per_node,
+                        .ranks_per_node = p->cluster->ranks_per_node,
+                        .elements = elements,
+                        .params = params};
+    *out = (skeleton){.bytes = (double)elements * 4};
+    if (params == NULL || (gw_params_flags(params) & GW_CODEC_ROUNDS) == 0) {
+        return compile_once(p, job, route, out, why);
+    }
+    gw_status status = GW_OK;
+    for (unsigned round = 0; status == GW_OK; round++) {
+        size_t numbers = 0;
+        status = gw_rounds_elements(params, (size_t)elements, round, &numbers);
+        if (status != GW_OK || numbers == 0) {
+            break;
+        }
+        if (round == MOST_ROUNDS) {
+            return GW_FAIL(why, GW_ERR_UNSUPPORTED, "%s: more than %d rounds",
+                           gw_codec_name(params->codec), MOST_ROUNDS);
+        }
+        job.numbers = numbers;
+        status = compile_once(p, job, route, out, why);
+    }
+    return status;
 }
 
 /* ---- with devices ---- */
@@ -127,7 +161,9 @@ static void bring(const gw_pricer *p, assembly *a, int to_host, double bytes)
     }
 }
 
-static void code(const gw_pricer *p, assembly *a, const part *x, const coders *who, int on_cpu)
+/* Of `rounds` rounds each has an equal part: they read the tensor as often. */
+static void code(const gw_pricer *p, assembly *a, const part *x, const coders *who, int on_cpu,
+                 uint32_t rounds)
 {
     const gw_codec_cost *cost = on_cpu ? who->cpu : who->gpu;
     const int encodes = x->op == GW_OP_ENCODE;
@@ -135,7 +171,8 @@ static void code(const gw_pricer *p, assembly *a, const part *x, const coders *w
     const double seconds = encodes ? gw_curve_at(&cost->encode, x->operand, p->sigma)
                                    : x->payloads * gw_curve_at(&cost->decode, x->operand, p->sigma);
     const int own_workers = p->cluster->has_gpu || p->cluster->cpu_workers > 0;
-    add(a, on_cpu && own_workers ? GW_TRACK_CPU : GW_TRACK_GPU, x->operand == 0 ? 0 : seconds);
+    add(a, on_cpu && own_workers ? GW_TRACK_CPU : GW_TRACK_GPU,
+        x->operand == 0 ? 0 : seconds / rounds);
 }
 
 static void send(const gw_pricer *p, assembly *a, const part *x)
@@ -166,7 +203,7 @@ static void assemble(const gw_pricer *p, const skeleton *s, const coders *who, u
     for (uint32_t i = 0; i < s->n; i++) {
         const part *x = &s->part[i];
         if (x->op == GW_OP_ENCODE || x->op == GW_OP_DECODE) {
-            code(p, a, x, who, (int)(on_cpu >> coding++ & 1));
+            code(p, a, x, who, (int)(on_cpu >> coding++ % s->codings & 1), s->rounds);
             last = x->op == GW_OP_ENCODE ? x->payload : x->operand;
         } else {
             bring(p, a, 0, last);
@@ -433,11 +470,6 @@ gw_status gw_pricer_check(const gw_pricer *p, gw_why *why)
         const gw_status status = gw_params_check(spec, why);
         if (status != GW_OK) {
             return status;
-        }
-        if (gw_params_flags(spec) & GW_CODEC_ROUNDS) {
-            return GW_FAIL(why, GW_ERR_UNSUPPORTED,
-                           "%s is exchanged in rounds, which the planner does not price",
-                           gw_codec_name(spec->codec));
         }
         const coders who = coders_of(p, spec);
         if (who.cpu == NULL && who.gpu == NULL) {

@@ -58,51 +58,13 @@ void gw_auto_begin_round(gw_step_auto *u, uint64_t start, gw_auto_reason reason,
     gw_auto_say_reason(u);
 }
 
-/* How much more a codec with feedback loses once its residual has filled up than of a gradient alone: a number waits some
- * 1/(2 density) steps, and what waits adds up as noise does. */
-static double waiting(const gw_params *p)
-{
-    if (p->codec == NULL || (gw_params_flags(p) & GW_CODEC_WANTS_FEEDBACK) == 0) {
-        return 1;
-    }
-    for (size_t i = 0; i < gw_codec_param_count(p->codec); i++) {
-        if (strcmp(gw_codec_param(p->codec, i)->name, "density") == 0) {
-            return sqrt(fmax(0.5 / p->value[i], 1));
-        }
-    }
-    return 2;
-}
-
-/* Means of layers that could be measured; what is not finite, or zero everywhere, leaves what is known. */
-static void keep_tables(gw_step_auto *u)
-{
-    const gw_step_adapt *a = u->base;
-    for (uint32_t i = 0; i < a->n; i++) {
-        const gw_adapted *l = &a->layers[i];
-        if (isfinite(a->mean[l->at]) && a->mean[l->at] > 0) {
-            memcpy(u->table + l->at, a->mean + l->at, (1 + (size_t)l->n) * sizeof *u->table);
-            for (uint32_t k = 0; k < l->n;
-                 k++) { /* with its own residual it was measured as it is */
-                const int own = l->levels[k].codec == u->ways[i].params.codec;
-                u->table[l->at + 1 + k] *= own ? 1 : waiting(&l->levels[k]);
-            }
-        }
-    }
-    double noise = 0, squares = 0;
-    gw_auto_noise(u, a->all + u->posted_at + a->known, a->table, &noise, &squares);
-    if (isfinite(noise) && isfinite(squares) && squares > 0) {
-        u->noise_then = noise;
-        u->squares_then = squares;
-    }
-}
-
 static gw_status take_tables(gw_step_auto *u, gw_why *why)
 {
     gw_step_adapt *a = u->base;
     const gw_auto_reason reason = u->next.reason;
     gw_status status = gw_step_adapt_take(a, why);
     if (status == GW_OK && !u->quick) {
-        keep_tables(u);
+        gw_auto_keep_tables(u);
     }
     if (status == GW_OK) {
         gw_auto_job_make(u);
@@ -174,25 +136,6 @@ static gw_status apply(gw_step_auto *u, uint64_t number, gw_why *why)
     return GW_OK;
 }
 
-/* Until there is a plan: computing is measured, and uncompressed steps are the longest. Not with feedback, whose residuals the tables
- * under way do not have. */
-static gw_status go_by_default(gw_step_auto *u, gw_why *why)
-{
-    gw_step_adapt *a = u->base;
-    gw_status status = GW_OK;
-    if ((gw_params_flags(&u->config.uniform) & GW_CODEC_WANTS_FEEDBACK) != 0) {
-        return GW_OK;
-    }
-    for (uint32_t i = 0; i < a->n && status == GW_OK; i++) {
-        const gw_adapted *l = &a->layers[i];
-        if (gw_params_equal(&l->levels[l->uniform], &u->config.uniform)) {
-            u->ways[i] = (gw_auto_way){.params = u->config.uniform, .route = u->everyday};
-            status = gw_step_set_plan(u->step, l->layer, &u->ways[i].params, &u->everyday, why);
-        }
-    }
-    return status == GW_OK && !u->step->agreed ? gw_step_agree(u->step, why) : status;
-}
-
 /* Windows begin anew. */
 static void open_window(gw_step_auto *u, uint64_t first)
 {
@@ -244,10 +187,6 @@ static gw_status go_on_round(gw_step_auto *u, uint64_t number, gw_why *why)
     }
     if (offset + 1 == a->window) {
         gw_auto_job_sum_up(u);
-        status = u->first ? go_by_default(u, why) : GW_OK;
-    }
-    if (status != GW_OK) {
-        return status;
     }
     if (offset == a->window - 1 + a->lag) {
         status = gw_step_adapt_send(a, why);
@@ -490,10 +429,10 @@ void gw_step_auto_end(gw_step_auto *u)
     if (u->request != NULL && u->step->status == GW_OK) { /* others may still read what is freed */
         (void)gw_comm_wait(u->step->side, u->request, u->step->config.timeout, NULL);
     }
-    void *const all[] = {u->ways,       u->chosen,   u->table,       u->posted,     u->sorted,
-                         u->tensors,    u->place_of, u->ready,       u->asked,      u->entries,
-                         u->codecs,     u->probe,    u->probe_sizes, u->probe_said, u->said,
-                         u->said_sizes, u->levels,   u->errors};
+    void *const all[] = {u->ways,    u->chosen,     u->riskier,  u->table,       u->posted,
+                         u->sorted,  u->tensors,    u->place_of, u->ready,       u->asked,
+                         u->entries, u->codecs,     u->probe,    u->probe_sizes, u->probe_said,
+                         u->said,    u->said_sizes, u->levels,   u->errors};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         free(all[i]);
     }

@@ -1,5 +1,5 @@
 /* Error and time followed through training, seen from inside. adapt.h's mechanism measures errors, has the thread, and
- * compares what ranks chose; here are the timetable (auto.c), the job and the cluster as measured (auto_job.c, auto_cluster.c),
+ * compares what ranks chose; here are the timetable (auto.c), the job, the cluster and the errors as measured (auto_job.c, auto_cluster.c, auto_tables.c),
  * the plan (auto_plan.c), the rules by which it is made anew (auto_watch.c) and the checkpoint (auto_save.c). A round, from
  * its first step:
  *
@@ -17,7 +17,7 @@
 #include <gradwire/step_auto.h>
 
 #define GW_AUTO_LEAST_ALPHA 0.0625
-enum { GW_AUTO_CODECS = 2 * GW_AUTO_FAMILIES };
+enum { GW_AUTO_CODECS = 3 * GW_AUTO_FAMILIES };
 enum {
     GW_AUTO_WINDOW = 10, /* steps that are watched together */
     GW_AUTO_SHARES = 5,  /* window of a full round */
@@ -100,6 +100,7 @@ typedef struct gw_step_auto {
     gw_step_auto_config config; /* nothing is 0 */
     gw_params families[GW_AUTO_FAMILIES];
     gw_auto_way *ways, *chosen; /* of each of base->layers: in force, will bind */
+    gw_auto_way *riskier;       /* of the thread, while it chooses */
     gw_route dense;
     gw_route everyday;               /* of the default */
     double *table;                   /* means, of the last time that a layer could be measured */
@@ -111,6 +112,7 @@ typedef struct gw_step_auto {
     uint32_t n_timed;      /* steps */
     int timing;            /* the step under way is one */
     size_t posted_at;      /* in a table: base->known medians, and behind them a gw_auto_sketch */
+    size_t gradients_at;   /* behind that: norms of the base->n layers, without residuals */
     gw_auto_sketch sketch; /* of the layers that are copied; guarded by base's lock */
     double *sorted;
     gw_job job;
@@ -178,6 +180,9 @@ void gw_step_auto_choose(gw_step_auto *u);
 void gw_auto_say_reason(gw_step_auto *u);
 void gw_auto_describe(gw_step_auto *u, const gw_why *failed);
 void gw_auto_describe_dense(gw_step_auto *u, const gw_auto_seen *w);
+
+/* What tables that have arrived say of layers that could be measured; what is not finite, or zero everywhere, leaves what is known. */
+void gw_auto_keep_tables(gw_step_auto *u);
 
 /* Of the sketches of all ranks, `stride` numbers apart: how far they lie from their mean. */
 void gw_auto_noise(const gw_step_auto *u, const double *sketches, size_t stride, double *noise,

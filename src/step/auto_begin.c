@@ -41,19 +41,24 @@ static gw_status add_family(gw_step_auto *u, const gw_params *family, gw_why *wh
     if (status != GW_OK) {
         return status;
     }
-    if ((gw_params_flags(family) & GW_CODEC_ROUNDS) != 0) {
-        return GW_FAIL(why, GW_ERR_UNSUPPORTED,
-                       "auto: '%s' goes in rounds, which no plan has a price for",
-                       gw_codec_name(family->codec));
-    }
     u->families[u->config.n_families++] = *family;
     return GW_OK;
 }
 
-/* What the caller left open. Codecs that this build lacks are none. */
+static int is_priced(const gw_cluster *c, const gw_params *p)
+{
+    size_t i = 0;
+    while (c != NULL && i < c->n_codecs && c->codecs[i].params.codec != p->codec) {
+        i++;
+    }
+    return c == NULL || i < c->n_codecs;
+}
+
+/* What the caller left open. Codecs that this build lacks, or a given cluster, are none. */
 static gw_status complete(gw_step_auto *u, const gw_step_auto_config *c, gw_why *why)
 {
-    static const char *const usual[] = {"dither:bits=4", "natural:bits=8", "cast:to=bf16"};
+    static const char *const usual[] = {"dither:bits=4", "natural:bits=8", "cast:to=bf16",
+                                        "lowrank:rank=4"};
     gw_step_auto_config *own = &u->config;
     gw_status status = GW_OK;
     *own = *c;
@@ -69,7 +74,7 @@ static gw_status complete(gw_step_auto *u, const gw_step_auto_config *c, gw_why 
     }
     for (size_t i = 0; i < sizeof usual / sizeof *usual && c->n_families == 0; i++) {
         gw_params p;
-        if (gw_params_parse(&p, usual[i], NULL) == GW_OK) {
+        if (gw_params_parse(&p, usual[i], NULL) == GW_OK && is_priced(c->cluster, &p)) {
             u->families[own->n_families++] = p;
         }
     }
@@ -79,7 +84,10 @@ static gw_status complete(gw_step_auto *u, const gw_step_auto_config *c, gw_why 
     if (status == GW_OK) {
         const uint32_t flags = gw_params_flags(&own->uniform);
         status = gw_route_parse(&u->everyday,
-                                (flags & GW_CODEC_WANTS_FEEDBACK) != 0 ? "gather" : "sra", why);
+                                (flags & GW_CODEC_ROUNDS) != 0           ? "sum"
+                                : (flags & GW_CODEC_WANTS_FEEDBACK) != 0 ? "gather"
+                                                                         : "sra",
+                                why);
     }
     for (size_t i = 0; i < own->n_families && status == GW_OK; i++) {
         if (u->families[i].codec == own->uniform.codec) {
@@ -100,7 +108,7 @@ static int is_named(const gw_params *p, const char *name)
 static int has_table(const gw_params *p)
 {
     return is_named(p, "dither") || is_named(p, "ndither") || is_named(p, "natural") ||
-           is_named(p, "topk");
+           is_named(p, "topk") || is_named(p, "lowrank");
 }
 
 static double *setting(gw_params *p, const char *name)
@@ -131,6 +139,7 @@ static void add_levels(gw_adapted *l, const gw_params *family, uint64_t elements
     static const double times[] = {1, 2, 5, 10};
     gw_params p = *family;
     double *bits = setting(&p, "bits"), *density = setting(&p, "density");
+    double *rank = setting(&p, "rank");
     if (bits != NULL && (is_named(&p, "dither") || is_named(&p, "ndither"))) {
         for (int i = 2; i <= 8; i++) {
             *bits = i;
@@ -142,6 +151,12 @@ static void add_levels(gw_adapted *l, const gw_params *family, uint64_t elements
             *density = given * times[i];
             add_level(l, &p, elements);
         }
+    } else if (rank != NULL) {
+        const double given = *rank;
+        for (int i = 1; i <= 4 && given * i <= 256; i *= 2) {
+            *rank = given * i;
+            add_level(l, &p, elements);
+        }
     } else {
         add_level(l, family, elements);
     }
@@ -150,29 +165,35 @@ static void add_levels(gw_adapted *l, const gw_params *family, uint64_t elements
 enum { MOST_LEVELS = 1 + 7 * GW_AUTO_FAMILIES + 1 };
 
 /* First what has tables, the families one behind the other, then the rest. */
-static gw_status list_levels(gw_step_auto *u, gw_adapted *l, uint64_t elements, gw_why *why)
+static gw_status list_levels(gw_step_auto *u, gw_adapted *l, const gw_layer *of, gw_why *why)
 {
+    gw_params uniform = u->config.uniform;
     l->levels = calloc(MOST_LEVELS, sizeof *l->levels);
     if (l->levels == NULL || gw_params_parse(&l->levels[0], "cast:to=f32", why) != GW_OK) {
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for levels, or no codec 'cast'");
     }
     l->n = 1;
+    gw_status status = gw_params_fit_shape(&uniform, of->dims, of->n_dims);
     for (int coded = 0; coded < 2; coded++) {
         const uint32_t before = l->n;
-        for (size_t i = 0; i < u->config.n_families; i++) {
-            if (has_table(&u->families[i]) != coded) {
-                add_levels(l, &u->families[i], elements);
+        for (size_t i = 0; i < u->config.n_families && status == GW_OK; i++) {
+            gw_params family = u->families[i];
+            status = gw_params_fit_shape(&family, of->dims, of->n_dims);
+            if (has_table(&family) != coded) {
+                add_levels(l, &family, of->elements);
             }
         }
-        if (has_table(&u->config.uniform) != coded) {
-            add_level(l, &u->config.uniform, elements);
+        if (has_table(&uniform) != coded) {
+            add_level(l, &uniform, of->elements);
         }
         l->coded = coded ? l->n - before : 0;
     }
     for (uint32_t i = 0; i < l->n; i++) {
-        l->uniform = gw_params_equal(&l->levels[i], &u->config.uniform) ? i : l->uniform;
+        l->uniform = gw_params_equal(&l->levels[i], &uniform) ? i : l->uniform;
     }
-    return GW_OK;
+    return status == GW_OK
+               ? GW_OK
+               : GW_FAIL(why, status, "auto: a family does not fit layer '%.100s'", of->name);
 }
 
 static gw_status list_layers(gw_step_auto *u, gw_why *why)
@@ -187,7 +208,7 @@ static gw_status list_layers(gw_step_auto *u, gw_why *why)
             l->elements >= GW_AUTO_BINS) {
             a->place_of[i] = a->n++;
             a->layers[a->place_of[i]].layer = i;
-            status = list_levels(u, &a->layers[a->place_of[i]], l->elements, why);
+            status = list_levels(u, &a->layers[a->place_of[i]], l, why);
         }
     }
     if (status == GW_OK && a->n == 0) {
@@ -228,7 +249,7 @@ static gw_status allocate(gw_step_auto *u, gw_why *why)
 {
     gw_step_adapt *a = u->base;
     const size_t ranks = u->step->config.comm->ranks, known = a->known;
-    gw_status status = gw_step_adapt_lay_out(a, known + GW_AUTO_SKETCH, why);
+    gw_status status = gw_step_adapt_lay_out(a, known + GW_AUTO_SKETCH + a->n, why);
     size_t levels = 0;
     for (uint32_t i = 0; i < a->n; i++) {
         levels += a->layers[i].n;
@@ -239,11 +260,13 @@ static gw_status allocate(gw_step_auto *u, gw_why *why)
     if (status != GW_OK) {
         return status;
     }
-    u->posted_at = a->table - known - GW_AUTO_SKETCH;
+    u->gradients_at = a->table - a->n;
+    u->posted_at = u->gradients_at - known - GW_AUTO_SKETCH;
     u->levels = calloc(levels + 1, sizeof *u->levels);
     u->errors = calloc(levels + 1, sizeof *u->errors);
     u->ways = calloc((size_t)a->n + 1, sizeof *u->ways);
     u->chosen = calloc((size_t)a->n + 1, sizeof *u->chosen);
+    u->riskier = calloc((size_t)a->n + 1, sizeof *u->riskier);
     u->table = calloc(a->table + 1, sizeof *u->table);
     u->posted = calloc((GW_AUTO_SHARES + 1) * (known + 1), sizeof *u->posted);
     u->sorted = calloc(GW_AUTO_SHARES + 1, sizeof *u->sorted);
@@ -254,10 +277,11 @@ static gw_status allocate(gw_step_auto *u, gw_why *why)
     u->entries = calloc(2 * known + 1, sizeof *u->entries);
     u->said = calloc(ranks * GW_SAY, sizeof *u->said);
     u->said_sizes = calloc(4 * ranks, sizeof *u->said_sizes);
-    return u->ways != NULL && u->chosen != NULL && u->table != NULL && u->posted != NULL &&
-                   u->sorted != NULL && u->tensors != NULL && u->place_of != NULL &&
-                   u->ready != NULL && u->asked != NULL && u->levels != NULL && u->errors != NULL &&
-                   u->entries != NULL && u->said != NULL && u->said_sizes != NULL
+    return u->ways != NULL && u->chosen != NULL && u->riskier != NULL && u->table != NULL &&
+                   u->posted != NULL && u->sorted != NULL && u->tensors != NULL &&
+                   u->place_of != NULL && u->ready != NULL && u->asked != NULL &&
+                   u->levels != NULL && u->errors != NULL && u->entries != NULL &&
+                   u->said != NULL && u->said_sizes != NULL
                ? GW_OK
                : GW_FAIL(why, GW_ERR_MEMORY, "no memory for auto");
 }
@@ -300,20 +324,33 @@ static uint64_t hash_of(const gw_step_auto *u, const gw_cluster *given)
     return given != NULL ? mix(hash, &given->cpu_workers, sizeof given->cpu_workers) : hash;
 }
 
-/* All ranks dense, by the same settings. */
+/* Until there is a plan: the default. Not with feedback, whose residuals the first tables do not have. */
+static gw_status go_by_default(gw_step_auto *u, gw_why *why)
+{
+    const gw_params *uniform = &u->config.uniform;
+    const int late = (gw_params_flags(uniform) & GW_CODEC_WANTS_FEEDBACK) != 0;
+    gw_status status = GW_OK;
+    for (uint32_t i = 0; i < u->base->n && status == GW_OK; i++) {
+        const gw_adapted *l = &u->base->layers[i];
+        const int coded = !late && gw_params_equal(&l->levels[l->uniform], uniform);
+        u->ways[i].params = coded ? *uniform : (gw_params){.codec = NULL};
+        u->ways[i].route = coded ? u->everyday : u->dense;
+        status =
+            gw_step_set_plan(u->step, l->layer, coded ? uniform : NULL, &u->ways[i].route, why);
+    }
+    memcpy(u->chosen, u->ways, u->base->n * sizeof *u->ways);
+    return status == GW_OK ? gw_step_agree(u->step, why) : status;
+}
+
+/* All ranks by the same settings. */
 static gw_status start(gw_step_auto *u, const gw_cluster *given, gw_why *why)
 {
     gw_step *s = u->step;
     static const char *const names[] = {"library version", "settings of auto:"};
     const uint64_t numbers[GW_STEP_NUMBERS] = {gw_version(), u->base->hash};
     gw_status status = gw_step_compare_numbers(s, s->side, numbers, names, 2, why);
-    for (uint32_t i = 0; i < u->base->n && status == GW_OK; i++) {
-        u->ways[i].route = u->dense;
-        status = gw_step_set_plan(s, u->base->layers[i].layer, NULL, &u->dense, why);
-    }
-    memcpy(u->chosen, u->ways, u->base->n * sizeof *u->ways);
     if (status == GW_OK) {
-        status = gw_step_agree(s, why);
+        status = go_by_default(u, why);
     }
     if (status == GW_OK && given == NULL) {
         status = gw_auto_cluster_codecs(u, why);

@@ -184,8 +184,8 @@ static gw_status check_given(const gw_step_auto *u, const gw_cluster *c, uint32_
     return GW_OK;
 }
 
-/* Levels whose costs stand for their family's: one, and of a codec with a density, on which they hang, the least and ten
- * times that. */
+/* Levels whose costs stand for their family's: one, and of a codec with a density or a rank, on which they hang, the least, and ten
+ * times that or all. */
 static uint32_t list_coded(const gw_step_auto *u, gw_params *out)
 {
     uint32_t n = 0;
@@ -196,6 +196,11 @@ static uint32_t list_coded(const gw_step_auto *u, gw_params *out)
             if (strcmp(gw_codec_param(family->codec, k)->name, "density") == 0) {
                 out[n] = *family;
                 out[n++].value[k] = fmin(10 * family->value[k], 0.5);
+            }
+            const int has_rank = strcmp(gw_codec_param(family->codec, k)->name, "rank") == 0;
+            for (int x = 2; has_rank && x <= 4 && x * family->value[k] <= 256; x *= 2) {
+                out[n] = *family;
+                out[n++].value[k] = x * family->value[k];
             }
         }
     }
@@ -298,8 +303,18 @@ static gw_status nap(gw_comm *comm, gw_request request, double timeout, gw_why *
     return status;
 }
 
-/* Seconds of the slowest rank, for an all-to-all of so many bytes to each other member. */
-static gw_status once(gw_step_auto *u, gw_comm *comm, size_t piece, double *seconds, gw_why *why)
+/* This thread's time on a core. */
+static double spent_here(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Seconds of the slowest rank, for an all-to-all of so many bytes to each other member; and the part of them that it had a core
+ * for it, mean of the ranks. */
+static gw_status once(gw_step_auto *u, gw_comm *comm, size_t piece, double *seconds, double *share,
+                      gw_why *why)
 {
     const uint32_t ranks = u->step->config.comm->ranks;
     double zero = 0;
@@ -314,22 +329,24 @@ static gw_status once(gw_step_auto *u, gw_comm *comm, size_t piece, double *seco
         at[i] = i * piece;
     }
     uint8_t *receive = u->probe + MOST_PROBE + 64 * (size_t)ranks;
-    const double begin = gw_step_now();
+    const double begin = gw_step_now(), spent = spent_here();
     status = comm->table->alltoallv(comm, u->probe, sizes, at, receive, sizes, at, &request, why);
     if (status == GW_OK) {
         status = nap(comm, request, u->step->config.timeout, why);
     }
-    double own = gw_step_now() - begin;
+    double own[2] = {gw_step_now() - begin, spent_here() - spent};
     if (status != GW_OK) {
         const gw_why said = *why;
         gw_step_fail(u->step, status, &said);
         return status;
     }
-    own = u->link != NULL ? u->link(u->test_context, (double)piece * (comm->ranks - 1)) : own;
-    status = gw_auto_gather(u, &own, sizeof own, u->probe_said, why);
-    *seconds = 0;
+    own[1] = u->link != NULL ? 0 : fmin(own[1] / own[0], 1);
+    own[0] = u->link != NULL ? u->link(u->test_context, (double)piece * (comm->ranks - 1)) : own[0];
+    status = gw_auto_gather(u, own, sizeof own, u->probe_said, why);
+    *seconds = *share = 0;
     for (uint32_t r = 0; r < ranks && status == GW_OK; r++) {
-        *seconds = u->probe_said[r] > *seconds ? u->probe_said[r] : *seconds;
+        *seconds = fmax(u->probe_said[2 * (size_t)r], *seconds);
+        *share += u->probe_said[2 * (size_t)r + 1] / ranks;
     }
     return status;
 }
@@ -340,26 +357,29 @@ static gw_status measure_link(gw_step_auto *u, gw_comm *comm, uint32_t repeats,
                               gw_cluster_link *link, gw_why *why)
 {
     const size_t most = MOST_PROBE / comm->ranks;
-    double few[REPEATS], many[REPEATS], spent = 0;
+    double few[REPEATS], many[REPEATS], spent = 0, share = 0, shares = 0;
     size_t piece = most / 16 > SHORT ? most / 16 : 2 * SHORT;
     uint32_t n = 0;
     gw_status status = GW_OK;
     for (int i = 0; i < REPEATS && status == GW_OK; i++) {
-        status = once(u, comm, SHORT, &few[i], why);
+        status = once(u, comm, SHORT, &few[i], &share, why);
     }
     const double latency = status == GW_OK ? gw_auto_median(few, REPEATS) : 0;
     while (status == GW_OK && n < repeats && (n == 0 || spent < MOST_SECONDS)) {
-        status = once(u, comm, piece, &many[n], why);
+        status = once(u, comm, piece, &many[n], &share, why);
         spent += many[n];
         if (n == 0 && many[0] < 8 * latency && many[0] < 0.02 && piece * 4 <= most) {
             piece *= 4;
             continue;
         }
+        shares += share;
         n++;
     }
     if (status == GW_OK) {
         const double longer = gw_auto_median(many, n) - latency;
         link->latency = latency;
+        /* where a rank's threads take turns on a core, twice the part of what is its own */
+        link->cpu_share = u->cluster.cpu_workers == 0 ? fmin(2 * shares / n, 1) : 0;
         link->rate = (double)(piece - SHORT) * (comm->ranks - 1) / (longer > 1e-7 ? longer : 1e-7);
     }
     return status;

@@ -39,8 +39,8 @@ static uint64_t scramble(uint64_t x)
 }
 
 /* Adds the layer's blocks, with random signs, into 64 bins: squared norms of such a sketch, and of differences of
- * sketches, are those of what it is of, on the average. */
-static void sample(gw_step_auto *u, uint32_t layer, const gw_tensor *gradient, gw_auto_sketch *to)
+ * sketches, are those of what it is of, on the average. The squared norm of the layer. */
+static double sample(gw_step_auto *u, uint32_t layer, const gw_tensor *gradient, gw_auto_sketch *to)
 {
     const gw_step *s = u->step;
     const uint64_t blocks = gradient->count / GW_AUTO_BINS;
@@ -69,6 +69,7 @@ static void sample(gw_step_auto *u, uint32_t layer, const gw_tensor *gradient, g
         to->bins[i] += sqrt(scale) * bins[i];
     }
     (void)pthread_mutex_unlock(&u->base->lock);
+    return scale * squares;
 }
 
 gw_status gw_step_auto_seen(gw_step_auto *u, uint32_t layer, uint32_t place,
@@ -83,12 +84,12 @@ gw_status gw_step_auto_seen(gw_step_auto *u, uint32_t layer, uint32_t place,
         return GW_OK;
     }
     if (number - u->window_from == place % GW_AUTO_WINDOW) {
-        sample(u, layer, gradient, &u->watching);
+        (void)sample(u, layer, gradient, &u->watching);
     }
     if (!a->live || u->quick || number - a->start != a->layers[place].share) {
         return GW_OK;
     }
-    sample(u, layer, gradient, &u->sketch);
+    a->own[u->gradients_at + place] = sqrt(sample(u, layer, gradient, &u->sketch));
     return gw_step_adapt_keep(a, place, gradient, why);
 }
 

@@ -6,18 +6,26 @@
 #include <string.h>
 
 static const double LEAST_GAIN = 0.03; /* of a step, below which nothing is touched */
-static const double SLACK = 0.1;       /* of the budget: tables of one step differ from another's */
+static const double SLACK = 0.25;      /* of the budget: tables of one step differ from another's */
 static const double LESS = 0.8;        /* of alpha, until the noise bears the plan */
+static const double RISK = 0.25; /* of a step, which codecs have to save whose errors come late */
 
 /* ---- what is asked ---- */
 
+static int comes_late(const gw_params *p)
+{
+    return p->codec != NULL && (gw_params_flags(p) & GW_CODEC_WANTS_FEEDBACK) != 0;
+}
+
 /* Of a layer's levels those whose error alone is within the limit, and the default. */
-static void ask_layer(gw_step_auto *u, const gw_adapted *l, gw_joint_tensor *to, uint32_t *used)
+static void ask_layer(gw_step_auto *u, const gw_adapted *l, int late, gw_joint_tensor *to,
+                      uint32_t *used)
 {
     const double *errors = u->table + l->at + 1;
     *to = (gw_joint_tensor){.levels = u->levels + *used, .errors = u->errors + *used};
     for (uint32_t i = 0; i < l->n; i++) {
-        if (i != l->uniform && errors[i] * errors[i] > u->config.limit * u->noise_then) {
+        const int too_much = errors[i] * errors[i] > u->config.limit * u->noise_then;
+        if (i != l->uniform && (too_much || (!late && comes_late(&l->levels[i])))) {
             continue;
         }
         to->uniform = i == l->uniform ? to->n : to->uniform;
@@ -28,7 +36,7 @@ static void ask_layer(gw_step_auto *u, const gw_adapted *l, gw_joint_tensor *to,
 }
 
 /* A layer that was never measured stays as it is. */
-static void ask(gw_step_auto *u)
+static void ask(gw_step_auto *u, int late)
 {
     uint32_t used = 0;
     for (size_t i = 0; i < u->job.n; i++) {
@@ -36,7 +44,7 @@ static void ask(gw_step_auto *u)
         const gw_adapted *l = place != UINT32_MAX ? &u->base->layers[place] : NULL;
         u->asked[i] = (gw_joint_tensor){.n = 0};
         if (l != NULL && u->table[l->at] > 0) {
-            ask_layer(u, l, &u->asked[i], &used);
+            ask_layer(u, l, late, &u->asked[i], &used);
         }
     }
 }
@@ -161,27 +169,61 @@ static gw_status decide(gw_step_auto *u, const gw_joint_report *report, gw_why *
     return status;
 }
 
-static gw_status plan_all(gw_step_auto *u, gw_why *why)
+/* The best plan that the noise bears, into u->chosen. */
+static gw_status look(gw_step_auto *u, int late, double alpha, gw_joint_report *report, gw_why *why)
 {
-    gw_plan *plan = NULL;
-    gw_joint_report report;
-    if (u->base->mean[GW_TABLE_STATUS] != 0) {
-        return GW_FAIL(why, GW_ERR_STATE, "a rank could not measure its layers: all stays");
-    }
-    ask(u);
     gw_status status = GW_OK;
+    ask(u, late);
+    u->next.alpha = alpha;
     for (int again = 1; again && status == GW_OK;) {
-        status = solve(u, 1, &plan, &report, why);
+        gw_plan *plan = NULL;
+        status = solve(u, 1, &plan, report, why);
         if (status == GW_OK) {
             status = take(u, plan, why);
         }
         gw_plan_destroy(plan);
-        plan = NULL;
         double lost = 0;
         (void)errors_of(u, u->chosen, &lost);
         again = lost > u->config.limit * u->noise_then && u->next.alpha > GW_AUTO_LEAST_ALPHA;
         u->next.alpha = again ? fmax(LESS * u->next.alpha, GW_AUTO_LEAST_ALPHA) : u->next.alpha;
     }
+    return status;
+}
+
+/* Tables do not tell all that comes of errors that come late: such codecs have to buy much. */
+static gw_status look_twice(gw_step_auto *u, gw_joint_report *report, gw_why *why)
+{
+    const size_t size = u->base->n * sizeof *u->chosen;
+    const double alpha = u->next.alpha;
+    gw_joint_report other;
+    int late = 0;
+    gw_status status = look(u, 1, alpha, report, why);
+    for (uint32_t i = 0; i < u->base->n; i++) {
+        late |= comes_late(&u->chosen[i].params);
+    }
+    if (status != GW_OK || !late || comes_late(&u->config.uniform)) {
+        return status;
+    }
+    const double lowered = u->next.alpha;
+    memcpy(u->riskier, u->chosen, size);
+    status = look(u, 0, alpha, &other, why);
+    if (status == GW_OK && report->step < (1 - RISK) * other.step) {
+        memcpy(u->chosen, u->riskier, size);
+        u->next.alpha = lowered;
+        ask(u, 1);
+    } else {
+        *report = other;
+    }
+    return status;
+}
+
+static gw_status plan_all(gw_step_auto *u, gw_why *why)
+{
+    gw_joint_report report;
+    if (u->base->mean[GW_TABLE_STATUS] != 0) {
+        return GW_FAIL(why, GW_ERR_STATE, "a rank could not measure its layers: all stays");
+    }
+    gw_status status = look_twice(u, &report, why);
     if (status == GW_OK) {
         status = decide(u, &report, why);
     }

@@ -43,10 +43,6 @@ static gw_status add_family(gw_auto_spec *s, const char *word, size_t n, gw_why 
     if (status != GW_OK) {
         return status;
     }
-    if ((gw_params_flags(p) & GW_CODEC_ROUNDS) != 0) {
-        return GW_FAIL(why, GW_ERR_UNSUPPORTED,
-                       "auto: '%.60s' goes in rounds, which no plan has a price for", text);
-    }
     for (size_t i = 0; i < s->n_families; i++) {
         if (s->families[i].codec == p->codec) {
             return GW_FAIL(why, GW_ERR_ARG, "auto: '%.60s' is there twice", text);

@@ -4,6 +4,7 @@
 #include <math.h>
 
 static const double BAND = 0.2;          /* of a step's time */
+static const double FAR = 1.5;           /* times as long, or as short: one window is enough */
 static const uint32_t IN_A_ROW = 2;      /* windows */
 static const uint32_t MOST_PATIENCE = 8; /* times as many */
 static const double LEAST_ALPHA = GW_AUTO_LEAST_ALPHA, MOST_ALPHA = 4;
@@ -63,7 +64,8 @@ static int judge_time(gw_auto_judge *j, double seconds)
     }
     const double ratio = seconds / (j->predicted * j->calibration);
     const int32_t side = ratio > 1 + BAND ? 1 : ratio < 1 - BAND ? -1 : 0;
-    j->outside = side == 0 || j->outside * side < 0 ? side : j->outside + side;
+    const int32_t counts = ratio > FAR || ratio < 1 / FAR ? (int32_t)IN_A_ROW * side : side;
+    j->outside = side == 0 || j->outside * side < 0 ? counts : j->outside + counts;
     const int32_t enough = (int32_t)(IN_A_ROW * j->patience);
     return j->outside >= enough    ? GW_AUTO_SLOWER
            : j->outside <= -enough ? GW_AUTO_FASTER

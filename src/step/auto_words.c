@@ -25,7 +25,7 @@ void gw_auto_say_reason(gw_step_auto *u)
     const double expected = u->watch.predicted_seconds;
     switch (u->next.reason) {
     case GW_AUTO_START:
-        (void)snprintf(text, size, "measured dense steps");
+        (void)snprintf(text, size, "measured the first steps");
         break;
     case GW_AUTO_SLOWER:
     case GW_AUTO_FASTER:

@@ -331,6 +331,53 @@ static void prices(void **state)
     near(two_tensors("natural:bits=8", 1e-3, 8e6, 2), 2e-3);
 }
 
+/* A matrix of 100 x 50 in two rounds of sums, of 200 and of 100 numbers, each with half of the coding. */
+static void rounds_have_a_price(void **state)
+{
+    (void)state;
+    if (gw_codec_find("lowrank") == NULL) {
+        print_message("skip: no lowrank in this build\n");
+        return;
+    }
+    const gw_job_tensor tensor = {.name = "a", .elements = 5000};
+    const gw_job job = {.tensors = &tensor, .n = 1};
+    const gw_codec_cost costs[] = {
+        {.params = params_of("lowrank:rank=4"),
+         .device = GW_DEVICE_CPU,
+         .encode = {.n = 1, .point = {{.bytes = 20000, .seconds = 1}}},
+         .decode = {.n = 1, .point = {{.bytes = 20000, .seconds = 1}}}},
+        {.params = params_of("lowrank:rank=2"), /* shares more settings with what is asked for */
+         .device = GW_DEVICE_CPU,
+         .encode = {.n = 1, .point = {{.bytes = 20000, .seconds = 4e-3}}},
+         .decode = {.n = 1, .point = {{.bytes = 20000, .seconds = 2e-3}}}},
+        {.params = params_of("cast:to=bf16"), /* always among the candidates */
+         .device = GW_DEVICE_CPU,
+         .encode = {.n = 1, .point = {{.bytes = 20000, .seconds = 1}}},
+         .decode = {.n = 1, .point = {{.bytes = 20000, .seconds = 1}}}}};
+    const gw_cluster cluster = {.nodes = 2,
+                                .ranks_per_node = 1,
+                                .codecs = costs,
+                                .n_codecs = 3,
+                                .inter = {.latency = 1e-4, .rate = 1e6}};
+    gw_plan_entry entry = {.params = params_of("lowrank:rank=2,cols=50")};
+    double seconds = NAN;
+    gw_why why = {""};
+    assert_int_equal(gw_route_parse(&entry.route, "sum", &why), GW_OK);
+    assert_int_equal(gw_plan_predict(&job, &cluster, &entry, 1, 0, &seconds, &why), GW_OK);
+    near(seconds, 6e-3 + 1200 / 1e6 + 4e-4);
+    size_t n = 64;
+    gw_interval drawn[64];
+    assert_int_equal(gw_plan_draw(&job, &cluster, &entry, 1, 0, drawn, &n, &why), GW_OK);
+    assert_int_equal(n, 6);
+    near(1e-9 * (double)drawn[1].end, 2e-3 + 1e-3); /* half of the encoding, and 800 bytes */
+    const gw_plan_request request = {.specs = &entry.params, .n_specs = 1};
+    gw_plan *plan = NULL;
+    assert_int_equal(gw_plan_create(&job, &cluster, &request, &plan, &why), GW_OK);
+    assert_int_equal(gw_plan_entry_at(plan, 0, &entry), GW_OK);
+    assert_ptr_equal(entry.params.codec, costs[0].params.codec); /* dense: 20.2 ms */
+    gw_plan_destroy(plan);
+}
+
 /* Three tensors, four ranks whose processors compute: a step of 64 elements each along one way. */
 static double short_step(double beside, uint32_t workers, const char *route)
 {
@@ -423,6 +470,7 @@ int main(void)
                                        cmocka_unit_test(directions),
                                        cmocka_unit_test(kept_within),
                                        cmocka_unit_test(prices),
+                                       cmocka_unit_test(rounds_have_a_price),
                                        cmocka_unit_test(refused),
                                        cmocka_unit_test(exchanges_need_cores),
                                        cmocka_unit_test(roots_send_while_they_gather)};

@@ -39,14 +39,14 @@ static double fake_link(void *context, double bytes)
     return 0.0005 + bytes / ((fake *)context)->rate;
 }
 
-static gw_codec_cost costs[4];
+static gw_codec_cost costs[5];
 
 /* Before the ranks begin. */
 static void set_costs(void)
 {
     static const char *const specs[] = {"dither:bits=4", "natural:bits=8", "cast:to=bf16",
-                                        "topk:density=0.01"};
-    for (int i = 0; i < 4; i++) {
+                                        "topk:density=0.01", "lowrank:rank=1"};
+    for (int i = 0; i < 5; i++) {
         (void)gw_params_parse(&costs[i].params, specs[i], NULL);
         costs[i].device = GW_DEVICE_CPU;
         costs[i].encode = (gw_cost_curve){.n = 1, .point = {{.bytes = 4096, .seconds = 1e-4}}};
@@ -61,7 +61,7 @@ static gw_cluster cheap_coding(void)
                         .inter = {.rate = 1e9},
                         .cpu_workers = 1,
                         .codecs = costs,
-                        .n_codecs = 4};
+                        .n_codecs = 5};
 }
 
 static gw_step_auto *of(const steps *s)
@@ -270,7 +270,7 @@ static void begins_by_a_line_of_text(void **state)
     run(measured_main, (gw_step_auto_config){0}, "auto:alpha=2/dither:bits=4/sign");
 }
 
-/* Five steps as they are, to measure; then by the default, which nothing is held back by. */
+/* By the default, which nothing is held back by, while all is measured. */
 static void default_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
 {
     job *j = arg;
@@ -279,7 +279,7 @@ static void default_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     begin(j, rank, comm);
     for (int i = 0; i < 8; i++) {
         RANK_OK(gw_step_planned(j->ends[rank].step, 0, &params, &route), "planned");
-        RANK_TRUE((params.codec != NULL) == (i >= 5 && j->spec == NULL), "not by the default");
+        RANK_TRUE((params.codec != NULL) == (j->spec == NULL), "not by the default");
         (void)take_step(j, rank, 0.02, 0);
         steps_equal_or_die(all, j->ends, rank);
     }
@@ -291,6 +291,81 @@ static void the_default_until_there_is_a_plan(void **state)
     (void)state;
     run(default_main, (gw_step_auto_config){0}, NULL);
     run(default_main, (gw_step_auto_config){0}, "auto/topk:density=0.01"); /* holds back */
+}
+
+/* ---- what comes late ---- */
+
+/* How far the layer's result is from the mean of the gradients. */
+static double apart(steps *s, uint32_t l, uint64_t step)
+{
+    const uint64_t n = layers[l].elements;
+    const uint32_t own = s->rank;
+    float *result = malloc(n * sizeof *result), *gradient = s->gradient[l];
+    double *sum = calloc(n, sizeof *sum), most = 0;
+    memcpy(result, gradient, n * sizeof *result);
+    for (s->rank = 0; s->rank < RANKS; s->rank++) {
+        steps_fill(s, l, step);
+        for (uint64_t i = 0; i < n; i++) {
+            sum[i] += (double)gradient[i] / RANKS;
+        }
+    }
+    s->rank = own;
+    for (uint64_t i = 0; i < n; i++) {
+        most = fmax(most, fabs((double)result[i] - sum[i]));
+    }
+    memcpy(gradient, result, n * sizeof *result);
+    free(result);
+    free(sum);
+    return most;
+}
+
+/* To rounds on a slow link, back on a fast one; what was held back arrives with the first step that is as it is. */
+static void late_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    gw_params families[2], params;
+    gw_route route;
+    RANK_OK(gw_params_parse(&families[0], "natural:bits=8", NULL), "natural");
+    RANK_OK(gw_params_parse(&families[1], "lowrank:rank=1", NULL), "lowrank");
+    ranks_meet(all);
+    if (rank == 0) {
+        j->config = (gw_step_auto_config){
+            .alpha = 4, .limit = 100, .period = 1000, .uniform = families[0], .n_families = 2};
+        j->config.families = families;
+    }
+    ranks_meet(all);
+    begin(j, rank, comm);
+    ranks_meet(all); /* families are rank 0's */
+    (void)next_decision(all, j, rank, 0.02, 14, NO_LOSS);
+    RANK_OK(gw_step_planned(s->step, 0, &params, &route), "planned");
+    RANK_TRUE(params.codec == families[1].codec, "what is a quarter as long is not chosen");
+    (void)next_decision(all, j, rank, 0.02, 70, NO_LOSS);
+    j->fakes[rank].rate = 2e9;
+    RANK_OK(gw_step_planned(s->step, 0, &params, &route), "planned");
+    while (params.codec != NULL) {
+        (void)take_step(j, rank, 0.002, 0);
+        steps_equal_or_die(all, j->ends, rank);
+        RANK_TRUE(gw_step_number(s->step) < 160, "a fast link goes unnoticed");
+        RANK_OK(gw_step_planned(s->step, 0, &params, &route), "planned");
+    }
+    const uint64_t step = gw_step_number(s->step);
+    (void)take_step(j, rank, 0.002, 0);
+    steps_equal_or_die(all, j->ends, rank);
+    RANK_TRUE(apart(s, 0, step + 1) > 0.1, "what was held back is lost");
+    (void)take_step(j, rank, 0.002, 0);
+    RANK_TRUE(apart(s, 0, step + 2) < 1e-5, "something is held back");
+    steps_close(s);
+}
+
+static void what_came_late_is_handed_over(void **state)
+{
+    (void)state;
+    if (gw_codec_find("lowrank") == NULL) {
+        print_message("skip: no lowrank in this build\n");
+        return;
+    }
+    run(late_main, (gw_step_auto_config){0}, NULL);
 }
 
 /* ---- the guard ---- */
@@ -527,6 +602,7 @@ int main(void)
         cmocka_unit_test(less_noise_means_less_error),
         cmocka_unit_test(far_below_the_limit_alpha_grows),
         cmocka_unit_test(the_default_until_there_is_a_plan),
+        cmocka_unit_test(what_came_late_is_handed_over),
         cmocka_unit_test(a_burst_of_nan_falls_back_to_dense),
         cmocka_unit_test(a_rising_loss_falls_back_to_dense),
         cmocka_unit_test(who_waits_early_is_not_held),
