@@ -233,6 +233,7 @@ static gw_status begin_task(gw_step *s, gw_step_lane *lane, gw_why *why)
                               .step = s->number,
                               .tensor = t->fusion != UINT32_MAX ? ~(uint64_t)t->fusion : t->layer};
     lane->begun = 1;
+    lane->since = gw_step_now();
     return gw_exchange_begin(t->exchange, &lane->groups, values, &stream, lane->workspace, why);
 }
 
@@ -281,6 +282,45 @@ static const char *name_of(const gw_step *s, const gw_task *t)
     return t->fusion != UINT32_MAX ? "small layers" : s->layers[t->layer].name;
 }
 
+enum { FEW = 64 * 1024 }; /* elements */
+
+/* A rank that is ahead of others keeps its large exchanges back until a small one of this step has ended, and so all have come to
+ * it: its bytes would take the link from those of the step before, and make who is late later. Not where a small one takes long by
+ * itself, nor where a step begins with a large one. docs/decisions/006 */
+static int too_early(const gw_step *s, const gw_task *t)
+{
+    static const double LONG = 2e-3; /* seconds */
+    int waits = 0;
+    if (t->elements < FEW || s->quickest == 0 || s->quickest > LONG ||
+        gw_step_on_device(s)) { /* where posts have an order of their own */
+        return 0;
+    }
+    for (uint32_t i = 0; i < s->n_lanes; i++) {
+        const gw_step_lane *lane = &s->lanes[i];
+        if (lane->task >= s->n_lanes) { /* it has ended one */
+            return 0;
+        }
+        waits |= lane->begun && s->tasks[lane->task].elements < FEW;
+    }
+    return waits;
+}
+
+/* Of those that need an answer of others, or who comes last would find everything there. */
+static void time_task(gw_step *s, const gw_step_lane *lane, const gw_task *t)
+{
+    const gw_program *program = gw_exchange_program(t->exchange);
+    const double seconds = gw_step_now() - lane->since;
+    uint32_t phases = 0;
+    for (uint32_t i = 0; i < program->n_moves; i++) {
+        const gw_move *m = &program->move[i];
+        const int coding = m->step.op == GW_OP_ENCODE || m->step.op == GW_OP_DECODE;
+        phases += coding || m->group.size < 2 ? 0 : m->step.op == GW_OP_ALLREDUCE ? 2 : 1;
+    }
+    if (t->elements < FEW && phases >= 2 && (s->quickest == 0 || seconds < s->quickest)) {
+        s->quickest = seconds;
+    }
+}
+
 static gw_status run_lane(gw_step *s, gw_step_lane *lane, int *moved, gw_why *why)
 {
     gw_task *t = &s->tasks[lane->task];
@@ -288,7 +328,7 @@ static gw_status run_lane(gw_step *s, gw_step_lane *lane, int *moved, gw_why *wh
     int done = 0;
     gw_status status = GW_OK;
     if (!lane->begun) {
-        if (!ready(s, t)) {
+        if (!ready(s, t) || too_early(s, t)) {
             *moved = 0;
             return GW_OK;
         }
@@ -299,6 +339,7 @@ static gw_status run_lane(gw_step *s, gw_step_lane *lane, int *moved, gw_why *wh
     }
     if (status == GW_OK && done) {
         *moved = 1;
+        time_task(s, lane, t);
         lane->task += s->n_lanes;
         lane->begun = 0;
         status = end_task(s, lane, t, &reason);

@@ -55,6 +55,7 @@ typedef struct gw_step_lane {
     gw_workspace workspace;
     uint32_t task; /* the next, or the one under way */
     int begun;
+    double since; /* of the one under way */
     struct gw_step *of;
 } gw_step_lane;
 
@@ -89,6 +90,8 @@ struct gw_step {
     uint32_t n_tasks;
     gw_step_lane lanes[GW_STEP_MAX_LANES];
     uint32_t n_lanes;
+    double
+        quickest; /* seconds of the shortest exchange so far of few elements, there and back; 0: none */
     struct gw_step_adapt *adapt; /* NULL: levels stay as they are planned */
     int held;                    /* exchanges begin when all layers are posted; guarded */
     uint32_t bad_layers;         /* of the last step: that arrived non-finite */
