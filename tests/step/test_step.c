@@ -6,6 +6,7 @@
 #include "support/steps.h"
 
 #include "base/convert.h"
+#include "step/step.h"
 
 #include <math.h>
 #include <sched.h>
@@ -278,6 +279,36 @@ static void early_layers_arrive_before_late_posts(void **state)
 {
     (void)state;
     run_ranks(3, 1, late_main);
+}
+
+/* Where a small exchange is quick, a large one begins behind the step's first small one; where it is not, the step is done as well. */
+static void ahead_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    static const steps_layer layers[] = {{.elements = 100}, {.elements = 100000}};
+    shown *v = arg;
+    steps *s = &v->all[rank];
+    const gw_step_config config = {.comm = comm, .lanes = 2};
+    steps_open(s, &config, layers, 2);
+    steps_agree(s);
+    for (uint64_t step = 1; step <= 20; step++) {
+        gw_layer_stats first = {0}, large = {0};
+        const int quick = step % 2 == 0;
+        s->step->quickest = quick ? 1e-9 : 1;
+        steps_run(s, step);
+        RANK_OK(gw_step_stats(s->step, 0, &first), "stats");
+        RANK_OK(gw_step_stats(s->step, 1, &large), "stats");
+        RANK_TRUE(!quick || large.begun >= first.arrived, "large bytes before all have come");
+        ranks_meet(all);
+        RANK_TRUE(rank != 0 || means_are(v, step), "not the mean");
+        ranks_meet(all);
+    }
+    steps_close(s);
+}
+
+static void who_is_ahead_waits(void **state)
+{
+    (void)state;
+    run_ranks(3, 1, ahead_main);
 }
 
 /* ---- every rank rounds alike ---- */
@@ -651,6 +682,7 @@ int main(void)
         cmocka_unit_test(fused_is_what_it_is_alone),
         cmocka_unit_test(posts_in_any_order),
         cmocka_unit_test(early_layers_arrive_before_late_posts),
+        cmocka_unit_test(who_is_ahead_waits),
         cmocka_unit_test(a_rank_that_flushes_subnormals),
         cmocka_unit_test(overflow_of_fp16_is_said),
         cmocka_unit_test(ranks_draw_their_own_numbers),
