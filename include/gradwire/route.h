@@ -102,6 +102,10 @@ typedef struct gw_range {
 /* Piece `index` of `pieces`, at least 1. Borders lie at whole.first plus multiples of `grain`; the first
  * (blocks mod pieces) pieces are one block longer, so that pieces may be empty at the end. */
 GW_API gw_range gw_range_cut(gw_range whole, uint64_t grain, uint32_t pieces, uint32_t index);
+/* Elements of the pieces that a step exchanges a tensor by, unless it is told: all of it where nothing can be cut (grain 0). */
+GW_API uint64_t gw_cut_usual(uint64_t elements, uint64_t grain);
+/* Elements of even pieces, whole grains each, of about `size` elements. */
+GW_API uint64_t gw_cut_even(uint64_t elements, uint64_t grain, uint64_t size);
 
 /* Ranks first, first + stride, … : `size` of them, in the order of every bundle and every sum. Member 0 is
  * the root. */

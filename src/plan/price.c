@@ -1,7 +1,6 @@
 #include "plan/price.h"
 
 #include "base/why.h"
-#include "route/cut.h"
 
 #include <gradwire/rounds.h>
 

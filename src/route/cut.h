@@ -10,11 +10,6 @@ typedef struct gw_sizes {
     uint64_t grain;
 } gw_sizes;
 
-/* Elements of the pieces that a step exchanges a tensor by, unless it is told: all of it where nothing can be cut (grain 0). */
-uint64_t gw_cut_usual(uint64_t elements, uint64_t grain);
-/* Elements of even pieces, whole grains each, of about `size` elements. */
-uint64_t gw_cut_even(uint64_t elements, uint64_t grain, uint64_t size);
-
 /* Bytes of pieces from … to - 1 of `count` elements cut into `pieces`, each cut further into `inner`
  * pieces that are payloads of their own. */
 uint64_t gw_cut_bytes(const gw_sizes *sizes, uint64_t count, uint32_t pieces, uint32_t from,

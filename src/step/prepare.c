@@ -1,5 +1,4 @@
 /* What an agreed plan takes: exchanges, tasks, memory. */
-#include "route/cut.h"
 #include "step/step.h"
 
 #include <stdlib.h>

@@ -52,7 +52,7 @@ FAULTS = [
      "if (0 && x->point[i] == before->point[j] &&", "step_adapt"),
     ("a switch forgets columns", "src/coll/slots.c", "memcpy(after, copy, shared * sizeof *copy);", "(void)shared;", "step_adapt"),
     ("each rank plans with the link as it saw it", "src/step/auto_cluster.c",
-     "*seconds = u->probe_said[r] > *seconds ? u->probe_said[r] : *seconds;", "*seconds = own;", "step_auto"),
+     "*seconds = fmax(u->probe_said[2 * (size_t)r], *seconds);", "*seconds = own[0];", "step_auto"),
     ("a burst of NaN stays compressed", "src/step/auto_watch.c", "if (w->bad >= BAD_STEPS) {", "if (0) {", "step_auto"),
     ("a rank that chose another plan goes unseen", "src/step/agree.c", "return differ ?", "return 0 && differ ?", "step_agree"),
 ]

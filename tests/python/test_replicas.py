@@ -63,7 +63,7 @@ def planned_by_auto(rank, n):
     models.train(ddp, models.batches(rank), 4, after_backward=check)
     ranks.same_everywhere(ranks.flat(model), "auto, resumed")
     gradwire.detach(ddp)
-    for what, options, words in (("auto:alpha=-1", {}, "alpha"), ("auto", {"rules": {"*": "dense"}}, "rules"), ("auto/lowrank:rank=2", {}, "lowrank")):
+    for what, options, words in (("auto:alpha=-1", {}, "alpha"), ("auto", {"rules": {"*": "dense"}}, "rules"), ("auto/lowrank:rank=0", {}, "rank")):
         try:
             gradwire.attach(models.ddp(models.mixed()), what, **options)
         except gradwire.GradwireError as error:
