@@ -75,7 +75,7 @@ static gw_status compile_once(const gw_pricer *p, gw_route_job job, const gw_rou
     for (uint32_t i = 0; i < root.n_moves; i++) {
         const gw_move *m = &root.move[i];
         part *x = &out->part[out->n++];
-        x->op = m->step.op;
+        *x = (part){.op = m->step.op};
         if (x->op == GW_OP_ENCODE || x->op == GW_OP_DECODE) {
             const gw_operand *coded = x->op == GW_OP_ENCODE ? &m->after : &m->before;
             const gw_operand *plain = x->op == GW_OP_ENCODE ? &m->before : &m->after;
@@ -112,7 +112,8 @@ static gw_status compile(const gw_pricer *p, uint64_t elements, const gw_params 
                         .ranks_per_node = p->cluster->ranks_per_node,
                         .elements = elements,
                         .params = params};
-    *out = (skeleton){.bytes = (double)elements * 4};
+    out->n = out->codings = out->rounds = 0; /* parts are written as they come */
+    out->bytes = (double)elements * 4;
     if (params == NULL || (gw_params_flags(params) & GW_CODEC_ROUNDS) == 0) {
         return compile_once(p, job, route, out, why);
     }
@@ -193,7 +194,8 @@ static void assemble(const gw_pricer *p, const skeleton *s, const coders *who, u
 {
     double last = 0; /* bytes that lie where the last step left them */
     uint32_t coding = 0;
-    *a = (assembly){0};
+    a->n = 0;
+    a->on_host = 0;
     /* on a GPU it is as good as nothing */
     const int copies = p->together && !p->cluster->has_gpu && p->cluster->copy.rate > 0;
     if (copies) {
