@@ -60,12 +60,18 @@ void gw_bundle_seal(gw_exchange *x, uint32_t entry)
     b->size[entry] += GW_SEAL_BYTES;
 }
 
-gw_status gw_bundle_encode(gw_exchange *x, const gw_move *m, gw_why *why)
+gw_bundle *gw_bundle_begin(gw_exchange *x, const gw_move *m)
 {
     gw_bundle *b = &x->bundle;
     b->pieces = m->after.outer * m->after.inner;
     b->payloads = 1;
     b->packed = 1;
+    return b;
+}
+
+gw_status gw_bundle_encode(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    gw_bundle *b = gw_bundle_begin(x, m);
     size_t at = 0;
     for (uint32_t i = 0; i < b->pieces; i++) {
         const size_t capacity = gw_bundle_entry_bytes(x, &m->after, i);

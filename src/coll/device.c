@@ -289,11 +289,8 @@ static gw_status launch_encode(gw_exchange *x, size_t n, gw_why *why)
 /* Entries lie there as they will here, but for sizes that are not known yet. */
 static gw_status begin_bundle(gw_exchange *x, const gw_move *m, gw_why *why)
 {
-    gw_bundle *b = &x->bundle;
+    gw_bundle *b = gw_bundle_begin(x, m);
     size_t at = 0, n = 0;
-    b->pieces = m->after.outer * m->after.inner;
-    b->payloads = 1;
-    b->packed = 1;
     for (uint32_t i = 0; i < b->pieces; i++) {
         const size_t entry = gw_bundle_entry_bytes(x, &m->after, i);
         b->at[i] = at;

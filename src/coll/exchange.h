@@ -168,6 +168,8 @@ gw_status gw_bundle_open(gw_exchange *x, uint32_t piece, gw_why *why);
 /* Behind a payload at x->bundle's entry, whose size is still without it. */
 void gw_bundle_seal(gw_exchange *x, uint32_t entry);
 /* Most bytes of an entry of the bundle's piece `index`, seal included; 0 for an empty piece. */
+/* The bundle that a coding step leaves, its entries still to be written: one payload a piece, one behind the other. */
+gw_bundle *gw_bundle_begin(gw_exchange *x, const gw_move *m);
 size_t gw_bundle_entry_bytes(const gw_exchange *x, const gw_operand *operand, uint32_t index);
 
 /* ---- values in a device's memory: nothing to do without one ---- */

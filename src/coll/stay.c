@@ -212,11 +212,8 @@ static gw_cuda_head head_of(const gw_exchange *x)
 
 static size_t list_sources(gw_exchange *x, const gw_move *m)
 {
-    gw_bundle *b = &x->bundle;
+    gw_bundle *b = gw_bundle_begin(x, m);
     size_t at = 0, n = 0;
-    b->pieces = m->after.outer * m->after.inner;
-    b->payloads = 1;
-    b->packed = 1;
     for (uint32_t i = 0; i < b->pieces; i++) {
         b->at[i] = at;
         b->size[i] = gw_bundle_entry_bytes(x, &m->after, i);

@@ -29,17 +29,11 @@ static void code_as(gw_route *route, const gw_route *own)
 static gw_status route_of(const gw_layer *l, const gw_params *level, int lossless, gw_route *out,
                           gw_why *why)
 {
-    const uint32_t flags = gw_params_flags(level);
     if (!lossless && l->params.codec == level->codec) {
         *out = l->route;
         return GW_OK;
     }
-    const gw_status status = gw_route_parse(out,
-                                            lossless                                 ? "dense"
-                                            : (flags & GW_CODEC_ROUNDS) != 0         ? "sum"
-                                            : (flags & GW_CODEC_WANTS_FEEDBACK) != 0 ? "gather"
-                                                                                     : "sra",
-                                            why);
+    const gw_status status = gw_route_parse(out, lossless ? "dense" : gw_step_everyday(level), why);
     code_as(out, &l->route);
     return status;
 }

@@ -82,12 +82,7 @@ static gw_status complete(gw_step_auto *u, const gw_step_auto_config *c, gw_why 
         status = gw_params_parse(&own->uniform, "dither:bits=4", why);
     }
     if (status == GW_OK) {
-        const uint32_t flags = gw_params_flags(&own->uniform);
-        status = gw_route_parse(&u->everyday,
-                                (flags & GW_CODEC_ROUNDS) != 0           ? "sum"
-                                : (flags & GW_CODEC_WANTS_FEEDBACK) != 0 ? "gather"
-                                                                         : "sra",
-                                why);
+        status = gw_route_parse(&u->everyday, gw_step_everyday(&own->uniform), why);
     }
     for (size_t i = 0; i < own->n_families && status == GW_OK; i++) {
         if (u->families[i].codec == own->uniform.codec) {

@@ -6,7 +6,7 @@
 #include <string.h>
 
 static const double LEAST_GAIN = 0.03; /* of a step, below which nothing is touched */
-static const double SLACK = 0.25;      /* of the budget: tables of one step differ from another's */
+static const double SLACK = 0.1;       /* of the budget: tables of one step differ from another's */
 static const double LESS = 0.8;        /* of alpha, until the noise bears the plan */
 static const double RISK = 0.25; /* of a step, which codecs have to save whose errors come late */
 

@@ -234,6 +234,14 @@ gw_status gw_step_add(gw_step *s, const char *name, const uint64_t *dims, size_t
     return GW_OK;
 }
 
+const char *gw_step_everyday(const gw_params *params)
+{
+    const uint32_t flags = gw_params_flags(params);
+    return (flags & GW_CODEC_ROUNDS) != 0           ? "sum"
+           : (flags & GW_CODEC_WANTS_FEEDBACK) != 0 ? "gather"
+                                                    : "sra";
+}
+
 gw_status gw_step_set_plan(gw_step *s, uint32_t layer, const gw_params *params,
                            const gw_route *route, gw_why *why)
 {

@@ -90,8 +90,8 @@ struct gw_step {
     uint32_t n_tasks;
     gw_step_lane lanes[GW_STEP_MAX_LANES];
     uint32_t n_lanes;
-    double
-        quickest; /* seconds of the shortest exchange so far of few elements, there and back; 0: none */
+    /* Seconds of the shortest exchange so far of few elements, there and back; 0: none. */
+    double quickest;
     struct gw_step_adapt *adapt; /* NULL: levels stay as they are planned */
     int held;                    /* exchanges begin when all layers are posted; guarded */
     uint32_t bad_layers;         /* of the last step: that arrived non-finite */
@@ -131,6 +131,8 @@ enum { GW_STEP_NUMBERS = 16 };
 gw_status gw_step_compare_numbers(gw_step *s, gw_comm *comm,
                                   const uint64_t numbers[GW_STEP_NUMBERS], const char *const *names,
                                   int n, gw_why *why);
+/* How a codec's payloads go if nobody says: the everyday name of a route. */
+const char *gw_step_everyday(const gw_params *params);
 /* gw_step_plan, also of a layer whose level is adapt's. */
 gw_status gw_step_set_plan(gw_step *s, uint32_t layer, const gw_params *params,
                            const gw_route *route, gw_why *why);
