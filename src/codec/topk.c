@@ -9,8 +9,8 @@
 #include "codec/topk.h"
 
 #include "base/random.h"
-#include "codec/bucket.h"
 #include "codec/source.h"
+#include "codec/topk_list.h"
 #include "codec/values.h"
 
 #include <math.h>
@@ -36,76 +36,17 @@ static uint64_t bytes(const gw_params *p, uint64_t count)
     return s.values_bytes + s.low_bytes + s.high_bytes;
 }
 
-static void write_list(const gw_index_list *s, const uint32_t *index, uint8_t *low, uint8_t *high)
-{
-    const uint32_t mask = (uint32_t)(((uint64_t)1 << s->low_bits) - 1);
-    gw_code_string string = {0, 0};
-    memset(high, 0, s->high_bytes);
-    for (uint64_t j = 0; j < s->kept; j++) {
-        const uint64_t bit = (index[j] >> s->low_bits) + j;
-        high[bit / 8] |= (uint8_t)(1u << bit % 8);
-        low = gw_code_put(&string, low, s->low_bits, index[j] & mask);
-    }
-    gw_code_flush(&string, low);
-}
-
-/* Walks the list. state: 0 high bit reached, 1 and 2 the string of low bits, 3 its byte. */
-typedef struct list_reader {
-    const gw_index_list *shape;
-    const uint8_t *low, *high;
-    uint64_t entry, bit, low_at;
-    gw_code_string string;
-} list_reader;
-
-static list_reader reader_at(const gw_index_list *s, const uint8_t *payload, const gw_cursor *c)
-{
-    const uint8_t *low = payload + s->values_bytes;
-    const list_reader reader = {s,
-                                low,
-                                low + s->low_bytes,
-                                c->entry,
-                                c->state[0],
-                                c->state[3],
-                                {c->state[1], (uint32_t)c->state[2]}};
-    return reader;
-}
-
-/* The next index, or UINT64_MAX if no further bit is set. */
-static uint64_t next_index(list_reader *r)
-{
-    while (r->bit < r->shape->high_bits) {
-        const uint32_t rest = (uint32_t)r->high[r->bit / 8] >> r->bit % 8;
-        if (rest == 0) {
-            r->bit = (r->bit / 8 + 1) * 8;
-            continue;
-        }
-        r->bit += (uint64_t)__builtin_ctz(rest);
-        const uint8_t *at = r->low + r->low_at;
-        const uint64_t high = r->bit - r->entry;
-        const uint64_t low = gw_code_take(&r->string, &at, r->shape->low_bits);
-        r->low_at = (uint64_t)(at - r->low);
-        r->bit++;
-        r->entry++;
-        return high << r->shape->low_bits | low;
-    }
-    return UINT64_MAX;
-}
-
 static gw_status validate(const gw_params *p, const uint8_t *payload, size_t size, uint64_t count,
                           gw_why *why)
 {
     (void)size; /* follows from count */
     const gw_index_list s = shape_of(p, count);
-    const gw_cursor start = {0};
     const gw_status status = gw_values_validate(p, payload, s.kept, why);
     if (status != GW_OK) {
         return status;
     }
-    uint64_t ones = 0, before = 0;
     const uint8_t *high = payload + s.values_bytes + s.low_bytes;
-    for (uint64_t i = 0; i < s.high_bytes; i++) {
-        ones += (uint64_t)__builtin_popcount(high[i]);
-    }
+    const uint64_t ones = gw_count_ones(high, s.high_bytes);
     const uint64_t low_used = s.kept * s.low_bits % 8, high_used = s.high_bits % 8;
     if (ones != s.kept || (high_used != 0 && high[s.high_bytes - 1] >> high_used != 0) ||
         (low_used != 0 && high[-1] >> low_used != 0)) {
@@ -113,15 +54,16 @@ static gw_status validate(const gw_params *p, const uint8_t *payload, size_t siz
                        "topk: %llu indices instead of %llu, or unused bits are set",
                        (unsigned long long)ones, (unsigned long long)s.kept);
     }
-    list_reader reader = reader_at(&s, payload, &start);
-    for (uint64_t j = 0; j < s.kept; j++) {
-        const uint64_t index = next_index(&reader);
-        if (index >= count || (j > 0 && index <= before)) {
+    uint64_t least = 0; /* one more than the index before */
+    for (gw_list_reader r = gw_list_begin(&s, payload); r.entry < s.kept; gw_list_next(&r)) {
+        gw_list_turn(&r);
+        const uint64_t index = gw_list_index(&r);
+        if (index >= count || index < least) {
             return gw_fail(why, GW_ERR_CORRUPT,
                            "topk: index %llu of entry %llu is beyond the end or does not ascend",
-                           (unsigned long long)index, (unsigned long long)j);
+                           (unsigned long long)index, (unsigned long long)r.entry);
         }
-        before = index;
+        least = index + 1;
     }
     return GW_OK;
 }
@@ -250,15 +192,14 @@ static int collect(const gw_topk_kernels *kernels, selection *s, gw_source *sour
     return s->count <= s->room;
 }
 
-/* Is it above `least`, or one of the first *ties that equal it? */
-static int is_chosen(float x, uint32_t least, uint64_t *ties)
+/* Is it above `least`, or one of the first *ties that equal it? Without a branch, which would often be foretold
+ * wrong. */
+static size_t is_chosen(float x, uint32_t least, uint64_t *ties)
 {
     const uint32_t a = gw_bits(x) & GW_ABS_MASK;
-    if (a == least && *ties > 0) {
-        (*ties)--;
-        return 1;
-    }
-    return a > least;
+    const uint64_t tie = (uint64_t)(a == least) & (uint64_t)(*ties != 0);
+    *ties -= tie;
+    return (size_t)(a > least) | (size_t)tie;
 }
 
 /* The first n of those cleared. */
@@ -269,6 +210,22 @@ static void put_back(const selection *s, uint64_t n, float *after)
     }
 }
 
+/* Candidates that go back to r′, single elements far apart: each batch is asked for before the one before it is
+ * written. */
+enum { BATCH = 64 };
+typedef struct batch {
+    uint32_t index[BATCH];
+    float value[BATCH];
+    size_t n;
+} batch;
+
+static void write_batch(const batch *b, float *after)
+{
+    for (size_t j = 0; j < b->n; j++) {
+        after[b->index[j]] = b->value[j];
+    }
+}
+
 /* Of the candidates, moves the `kept` largest to the front. Where they were cleared, the others go back to
  * r′. */
 static void choose(selection *s, uint64_t kept, float *cleared)
@@ -276,15 +233,30 @@ static void choose(selection *s, uint64_t kept, float *cleared)
     uint64_t above = 0, chosen = 0;
     const uint32_t least = kth_magnitude(s, NULL, kept, &above);
     uint64_t ties = kept - above;
-    for (uint64_t j = 0; j < s->count; j++) {
-        const float v = s->value[j];
-        const uint32_t i = s->index[j];
-        const int in = is_chosen(v, least, &ties);
-        s->value[chosen] = v;
-        s->index[chosen] = i;
-        chosen += in ? 1 : 0;
-        if (cleared != NULL && !in) {
-            cleared[i] = v;
+    batch both[2];
+    both[1].n = 0;
+    for (uint64_t first = 0, turn = 0; first < s->count; first += BATCH, turn ^= 1) {
+        const uint64_t end = s->count - first < BATCH ? s->count : first + BATCH;
+        batch *b = &both[turn];
+        b->n = 0;
+        for (uint64_t j = first; j < end; j++) { /* stored in both, kept in one */
+            const float v = s->value[j];
+            const uint32_t i = s->index[j];
+            const size_t in = is_chosen(v, least, &ties);
+            b->value[b->n] = s->value[chosen] = v;
+            b->index[b->n] = s->index[chosen] = i;
+            chosen += in;
+            b->n += 1 - in;
+        }
+        if (cleared == NULL) {
+            continue;
+        }
+        for (size_t j = 0; j < b->n; j++) {
+            __builtin_prefetch(cleared + b->index[j], 1);
+        }
+        write_batch(&both[turn ^ 1], cleared);
+        if (end == s->count) {
+            write_batch(b, cleared);
         }
     }
 }
@@ -340,8 +312,8 @@ static size_t select(const gw_coding *job, gw_source *source, uint8_t *payload, 
         }
     }
     gw_values_encode(job, s.value, s.index, shape.kept, payload, report);
-    write_list(&shape, s.index, payload + shape.values_bytes,
-               payload + shape.values_bytes + shape.low_bytes);
+    gw_list_write(&shape, s.index, payload + shape.values_bytes,
+                  payload + shape.values_bytes + shape.low_bytes);
     for (uint64_t j = 0; source->after != NULL && !cleared && j < shape.kept; j++) {
         /* single elements, far apart: asked for some entries ahead */
         gw_prefetch(source->after + s.index[j + AHEAD < shape.kept ? j + AHEAD : j], 0, 1);
@@ -350,23 +322,40 @@ static size_t select(const gw_coding *job, gw_source *source, uint8_t *payload, 
     return (size_t)(shape.values_bytes + shape.low_bytes + shape.high_bytes);
 }
 
+/* cursor: entry, the first of 64 high bits, and those of them that were not read. */
+GW_INLINE void scatter_as(const gw_index_list *shape, const uint8_t *payload, gw_cursor *cursor,
+                          uint64_t begin, size_t n, int natural, gw_apply how, float *out)
+{
+    gw_list_reader r = gw_list_begin(shape, payload);
+    if (cursor->entry != 0) {
+        r.entry = cursor->entry;
+        r.at = cursor->state[0];
+        r.word = cursor->state[1];
+    }
+    for (; r.entry < shape->kept; gw_list_next(&r)) {
+        gw_list_turn(&r);
+        const uint64_t index = gw_list_index(&r);
+        if (index >= begin + n) {
+            break;
+        }
+        const float v = gw_values_at_as(natural, payload, r.entry);
+        out[index - begin] = how == GW_ADD ? out[index - begin] + v : v;
+    }
+    *cursor = (gw_cursor){r.entry, {r.at, r.word, 0, 0, 0}};
+}
+
 static void scatter(const gw_coding *job, const uint8_t *payload, uint64_t count, gw_cursor *cursor,
                     uint64_t begin, size_t n, gw_apply how, float *out)
 {
-    const gw_index_list shape = shape_of(job->params, count);
-    list_reader reader = reader_at(&shape, payload, cursor);
-    while (reader.entry < shape.kept) {
-        const list_reader before = reader;
-        const uint64_t j = reader.entry, index = next_index(&reader);
-        if (index >= begin + n) {
-            reader = before;
-            break;
-        }
-        const float v = gw_values_at(job->params, payload, j);
-        out[index - begin] = how == GW_ADD ? out[index - begin] + v : v;
+    const gw_index_list s = shape_of(job->params, count);
+    const int natural = gw_param(job->params, GW_VALUES_KIND) == GW_VALUES_NATURAL;
+    if (natural) {
+        scatter_as(&s, payload, cursor, begin, n, 1, how, out);
+    } else if (how == GW_ADD) {
+        scatter_as(&s, payload, cursor, begin, n, 0, GW_ADD, out);
+    } else {
+        scatter_as(&s, payload, cursor, begin, n, 0, GW_SET, out);
     }
-    *cursor = (gw_cursor){reader.entry,
-                          {reader.bit, reader.string.held, reader.string.n_held, reader.low_at, 0}};
 }
 
 static size_t collect_step(const gw_fed_block *f, size_t n, uint32_t first, uint32_t least,

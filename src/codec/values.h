@@ -25,13 +25,18 @@ void gw_values_encode(const gw_coding *job, float *value, const uint32_t *index,
                       uint8_t *payload, gw_report *report);
 
 /* Value j. */
-static inline float gw_values_at(const gw_params *p, const uint8_t *payload, uint64_t j)
+GW_INLINE float gw_values_at_as(int natural, const uint8_t *payload, uint64_t j)
 {
-    if (p->value[GW_VALUES_KIND] == GW_VALUES_F32) {
+    if (!natural) {
         return gw_float(gw_get_u32(payload + 4 * j));
     }
     const uint8_t *block = payload + j / GW_NATURAL_BLOCK * (GW_NATURAL_BLOCK + 1);
     return gw_natural_value8(block[1 + j % GW_NATURAL_BLOCK], block[0]);
+}
+
+static inline float gw_values_at(const gw_params *p, const uint8_t *payload, uint64_t j)
+{
+    return gw_values_at_as(p->value[GW_VALUES_KIND] != GW_VALUES_F32, payload, j);
 }
 
 #endif

@@ -1,0 +1,80 @@
+/* topk's list of ascending indices (Elias–Fano, docs/wire-format.md 3.6), read and written by 64-bit words. Entry
+ * j with index i is the set bit (i >> low_bits) + j of the high bits, and the low_bits at bit j · low_bits of the
+ * low bits, which stand directly before the high bits. */
+#ifndef GW_TOPK_LIST_H
+#define GW_TOPK_LIST_H
+
+#include "base/bits.h"
+#include "codec/values_core.h"
+
+/* Where a reading stands. `word` has the high bits at `at` … `at` + 63 that were not read yet. */
+typedef struct gw_list_reader {
+    const uint8_t *low, *high, *end;
+    uint64_t word, at, entry, mask;
+    uint32_t low_bits;
+} gw_list_reader;
+
+GW_INLINE gw_list_reader gw_list_begin(const gw_index_list *s, const uint8_t *payload)
+{
+    const uint8_t *low = payload + s->values_bytes, *high = low + s->low_bytes;
+    return (gw_list_reader){.low = low,
+                            .high = high,
+                            .end = high + s->high_bytes,
+                            .word = gw_word_at(high, high + s->high_bytes),
+                            .mask = ((uint64_t)1 << s->low_bits) - 1,
+                            .low_bits = s->low_bits};
+}
+
+/* Goes to the next word that has a bit: there is one. */
+GW_INLINE void gw_list_turn(gw_list_reader *r)
+{
+    while (r->word == 0) {
+        r->at += 64;
+        r->word = gw_word_at(r->high + r->at / 8, r->end);
+    }
+}
+
+/* The index of the entry it stands at: word is not 0. */
+GW_INLINE uint64_t gw_list_index(const gw_list_reader *r)
+{
+    const uint64_t high = r->at + (uint64_t)__builtin_ctzll(r->word) - r->entry;
+    const uint64_t bit = r->entry * r->low_bits;
+    const uint64_t low = gw_word_at(r->low + bit / 8, r->end) >> bit % 8 & r->mask;
+    return high << r->low_bits | low;
+}
+
+GW_INLINE void gw_list_next(gw_list_reader *r)
+{
+    r->word &= r->word - 1;
+    r->entry++;
+}
+
+static inline void gw_list_write(const gw_index_list *s, const uint32_t *index, uint8_t *low,
+                                 uint8_t *high)
+{
+    const uint64_t mask = ((uint64_t)1 << s->low_bits) - 1;
+    uint64_t held = 0, word = 0, at = 0; /* low bits; high bits, of the word at bit `at` */
+    uint32_t n_held = 0;                 /* bits, below 64 */
+    memset(high, 0, s->high_bytes);
+    for (uint64_t j = 0; j < s->kept; j++) {
+        const uint64_t bit = ((uint64_t)index[j] >> s->low_bits) + j, code = index[j] & mask;
+        if (bit - at >= 64) {
+            memcpy(high + at / 8, &word, sizeof word);
+            word = 0;
+            at = bit / 64 * 64;
+        }
+        word |= (uint64_t)1 << bit % 64;
+        held |= code << n_held;
+        n_held += s->low_bits;
+        if (n_held >= 64) {
+            memcpy(low, &held, sizeof held);
+            low += sizeof held;
+            n_held -= 64;
+            held = n_held != 0 ? code >> (s->low_bits - n_held) : 0;
+        }
+    }
+    memcpy(low, &held, (n_held + 7) / 8);
+    memcpy(high + at / 8, &word, s->high_bytes - at / 8 < 8 ? s->high_bytes - at / 8 : 8);
+}
+
+#endif
