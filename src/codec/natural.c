@@ -95,13 +95,7 @@ static void decode8(const uint8_t *codes, size_t n, uint32_t base, gw_apply how,
     }
 }
 
-static int any_non_finite(const uint8_t *codes, size_t n)
-{
-    return memchr(codes, 0x80, n) != NULL;
-}
-
-const gw_natural_kernels gw_natural_scalar = {planes,  fold,    any_below,
-                                              decode9, decode8, any_non_finite};
+const gw_natural_kernels gw_natural_scalar = {planes, fold, any_below, decode9, decode8};
 
 /* What every block shares. */
 typedef struct block_job {
@@ -207,8 +201,6 @@ static void decode(const gw_coding *job, const uint8_t *payload, size_t n, gw_ap
         if (nine) { /* the sign plane is a stream too short for the processor to foresee */
             gw_prefetch(payload + m, bytes(job->params, m), BLOCK / 8);
             kernels->decode9(payload, payload + m, m, how, out + at);
-        } else if (kernels->any_non_finite(payload + 1, m)) {
-            decode8(payload + 1, m, payload[0], how, out + at);
         } else {
             kernels->decode8(payload + 1, m, payload[0], how, out + at);
         }

@@ -23,9 +23,7 @@ typedef struct gw_natural_kernels {
     int (*any_below)(const float *x, size_t n, uint32_t limit);
     void (*decode9)(const uint8_t *exponents, const uint8_t *signs, size_t n, gw_apply how,
                     float *out);
-    /* Without 0x80 codes among them. */
     void (*decode8)(const uint8_t *codes, size_t n, uint32_t base, gw_apply how, float *out);
-    int (*any_non_finite)(const uint8_t *codes, size_t n);
 } gw_natural_kernels;
 
 extern const gw_natural_kernels gw_natural_scalar;

@@ -133,19 +133,34 @@ static void decode9(const uint8_t *exponents, const uint8_t *signs, size_t n, gw
     }
 }
 
+/* Powers of two have nothing in their lower sixteen bits. The upper two bytes of 64 of them are made in two
+ * registers, then interleaved with each other and with zeros; the interleaving keeps to 128-bit lanes, whose
+ * dwords are so placed before that each result has sixteen numbers in order. */
 static inline void decode8_how(const uint8_t *codes, size_t n, uint32_t base, gw_apply how,
                                float *out)
 {
-    const __m512i seven = _mm512_set1_epi32(0x7F), bit = _mm512_set1_epi32((int)GW_SIGN_BIT);
-    const __m512i below = _mm512_set1_epi32((int)(base - 1));
+    const __m512i order = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+    const __m512i seven = _mm512_set1_epi8(0x7F), bit = _mm512_set1_epi8((char)0x80);
+    const __m512i below = _mm512_set1_epi8((char)(base - 1)), zero = _mm512_setzero_si512();
+    const __m512i nan_high = _mm512_set1_epi8((char)(GW_NAN_BITS >> 24));
+    const __m512i nan_low = _mm512_set1_epi8((char)(GW_NAN_BITS >> 16 & 0xFF));
     size_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        const __m512i code = load16(codes + i), level = _mm512_and_si512(code, seven);
-        const __mmask16 some = _mm512_test_epi32_mask(level, level);
-        const __m512i e =
-            _mm512_maskz_slli_epi32(some, _mm512_add_epi32(level, below), GW_MANT_BITS);
-        /* e | (code << 24 & bit) */
-        put16(out + i, how, _mm512_ternarylogic_epi32(e, _mm512_slli_epi32(code, 24), bit, 0xF8));
+    for (; i + GROUP <= n; i += GROUP) {
+        const __m512i code = _mm512_permutexvar_epi32(order, _mm512_loadu_si512(codes + i));
+        const __m512i level = _mm512_and_si512(code, seven);
+        const __mmask64 some = _mm512_test_epi8_mask(level, level);
+        const __mmask64 marked = _mm512_cmpeq_epi8_mask(code, bit);
+        const __m512i e = _mm512_maskz_add_epi8(some, level, below);
+        /* the sign, seven bits of e; its last bit. A bit that a shift brings from another byte is masked. */
+        __m512i high = _mm512_ternarylogic_epi32(seven, _mm512_srli_epi16(e, 1), code, 0xCA);
+        __m512i low = _mm512_and_si512(_mm512_slli_epi16(e, 7), bit);
+        high = _mm512_mask_mov_epi8(high, marked, nan_high);
+        low = _mm512_mask_mov_epi8(low, marked, nan_low);
+        const __m512i a = _mm512_unpacklo_epi8(low, high), b = _mm512_unpackhi_epi8(low, high);
+        put16(out + i, how, _mm512_unpacklo_epi16(zero, a));
+        put16(out + i + 16, how, _mm512_unpackhi_epi16(zero, a));
+        put16(out + i + 32, how, _mm512_unpacklo_epi16(zero, b));
+        put16(out + i + 48, how, _mm512_unpackhi_epi16(zero, b));
     }
     gw_natural_scalar.decode8(codes + i, n - i, base, how, out + i);
 }
@@ -159,16 +174,4 @@ static void decode8(const uint8_t *codes, size_t n, uint32_t base, gw_apply how,
     }
 }
 
-static int any_non_finite(const uint8_t *codes, size_t n)
-{
-    const __m512i marker = _mm512_set1_epi8((char)0x80);
-    __mmask64 any = 0;
-    size_t i = 0;
-    for (; i + GROUP <= n; i += GROUP) {
-        any |= _mm512_cmpeq_epi8_mask(_mm512_loadu_si512(codes + i), marker);
-    }
-    return any != 0 || gw_natural_scalar.any_non_finite(codes + i, n - i);
-}
-
-const gw_natural_kernels gw_natural_avx512 = {planes,  fold,    any_below,
-                                              decode9, decode8, any_non_finite};
+const gw_natural_kernels gw_natural_avx512 = {planes, fold, any_below, decode9, decode8};

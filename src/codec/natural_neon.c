@@ -111,6 +111,17 @@ static void decode9(const uint8_t *exponents, const uint8_t *signs, size_t n, gw
     }
 }
 
+/* The loop below makes −0 of a code for a number that was not finite. */
+static int any_non_finite(const uint8_t *codes, size_t n)
+{
+    uint8x16_t any = vdupq_n_u8(0);
+    size_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        any = vorrq_u8(any, vceqq_u8(vld1q_u8(codes + i), vdupq_n_u8(0x80)));
+    }
+    return vmaxvq_u8(any) != 0 || memchr(codes + i, 0x80, n - i) != NULL;
+}
+
 static inline void decode8_how(const uint8_t *codes, size_t n, uint32_t base, gw_apply how,
                                float *out)
 {
@@ -132,22 +143,13 @@ static inline void decode8_how(const uint8_t *codes, size_t n, uint32_t base, gw
 
 static void decode8(const uint8_t *codes, size_t n, uint32_t base, gw_apply how, float *out)
 {
-    if (how == GW_ADD) {
+    if (any_non_finite(codes, n)) {
+        gw_natural_scalar.decode8(codes, n, base, how, out);
+    } else if (how == GW_ADD) {
         decode8_how(codes, n, base, GW_ADD, out);
     } else {
         decode8_how(codes, n, base, GW_SET, out);
     }
 }
 
-static int any_non_finite(const uint8_t *codes, size_t n)
-{
-    uint8x16_t any = vdupq_n_u8(0);
-    size_t i = 0;
-    for (; i + 16 <= n; i += 16) {
-        any = vorrq_u8(any, vceqq_u8(vld1q_u8(codes + i), vdupq_n_u8(0x80)));
-    }
-    return vmaxvq_u8(any) != 0 || gw_natural_scalar.any_non_finite(codes + i, n - i);
-}
-
-const gw_natural_kernels gw_natural_neon = {planes,  fold,    any_below,
-                                            decode9, decode8, any_non_finite};
+const gw_natural_kernels gw_natural_neon = {planes, fold, any_below, decode9, decode8};
