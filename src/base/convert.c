@@ -1,6 +1,7 @@
 /* Scalar conversions, and the table of variants. */
 #include "base/convert.h"
 
+#include "base/divide.h"
 #include "base/little_endian.h"
 
 /* Payloads have no alignment, so halves and floats are moved by bytes. */
@@ -74,7 +75,16 @@ static uint32_t largest(const float *x, size_t n)
     return top;
 }
 
-const gw_convert gw_convert_scalar = {narrow, widen, add, sum, difference, largest};
+static int divide(float *dst, const float *src, size_t n, uint32_t by, int past)
+{
+    (void)past;
+    if (dst != src && n != 0) {
+        memcpy(dst, src, n * sizeof *dst);
+    }
+    return gw_divide(dst, n, by);
+}
+
+const gw_convert gw_convert_scalar = {narrow, widen, add, sum, difference, largest, divide};
 
 const gw_convert *gw_convert_for(gw_isa isa)
 {

@@ -21,6 +21,9 @@ typedef struct gw_convert {
     void (*difference)(float *dst, const float *a, const float *b, size_t n, int past,
                        const void *const next[2]);
     uint32_t (*largest)(const float *x, size_t n); /* the largest |bits| */
+    /* dst = src / by, each rounded once, or for by = 1 their very bits; 1 if one of the results is not finite. dst
+     * may be src. `past` as in difference, without anything asked for. */
+    int (*divide)(float *dst, const float *src, size_t n, uint32_t by, int past);
 } gw_convert;
 
 /* NULL where the variant is not built. */

@@ -77,6 +77,21 @@ static inline __m256 minus(__m256 a, __m256 b)
     return _mm256_sub_ps(a, b);
 }
 
+static inline __m256 times(__m256 a, __m256 b)
+{
+    return _mm256_mul_ps(a, b);
+}
+
+static inline __m256 over(__m256 a, __m256 b)
+{
+    return _mm256_div_ps(a, b);
+}
+
+static inline __m256 all(float x)
+{
+    return _mm256_set1_ps(x);
+}
+
 /* Around the cache; dst is aligned to the register. */
 static inline void store_past(float *dst, __m256 v)
 {
@@ -85,4 +100,4 @@ static inline void store_past(float *dst, __m256 v)
 
 #include "base/convert_loops.h"
 
-const gw_convert gw_convert_avx2 = {narrow, widen, add, sum, difference, largest};
+const gw_convert gw_convert_avx2 = {narrow, widen, add, sum, difference, largest, divide};

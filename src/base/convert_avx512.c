@@ -67,6 +67,21 @@ static inline __m512 minus(__m512 a, __m512 b)
     return _mm512_sub_ps(a, b);
 }
 
+static inline __m512 times(__m512 a, __m512 b)
+{
+    return _mm512_mul_ps(a, b);
+}
+
+static inline __m512 over(__m512 a, __m512 b)
+{
+    return _mm512_div_ps(a, b);
+}
+
+static inline __m512 all(float x)
+{
+    return _mm512_set1_ps(x);
+}
+
 /* Around the cache; dst is aligned to the register. */
 static inline void store_past(float *dst, __m512 v)
 {
@@ -75,4 +90,4 @@ static inline void store_past(float *dst, __m512 v)
 
 #include "base/convert_loops.h"
 
-const gw_convert gw_convert_avx512 = {narrow, widen, add, sum, difference, largest};
+const gw_convert gw_convert_avx512 = {narrow, widen, add, sum, difference, largest, divide};

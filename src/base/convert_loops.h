@@ -1,6 +1,6 @@
 /* The conversion loops, written once for every vector width. The including file defines, before:
  *   vec, ivec, LANES, load(from, src, i), store(to, dst, i, v), max_abs(top, v), top_lane(top), zero(), plus(a, b),
- *   minus(a, b), store_past(dst, v)
+ *   minus(a, b), times(a, b), over(a, b), all(x), store_past(dst, v)
  * The dtype is a constant at every call, so that each loop is compiled for one of them. */
 
 static inline uint32_t narrow_to(gw_dtype to, const float *src, uint8_t *dst, size_t n)
@@ -108,4 +108,38 @@ static uint32_t largest(const float *x, size_t n)
     const uint32_t a = top_lane(top), b = top_lane(other);
     const uint32_t tail = gw_convert_scalar.largest(x + i, n - i), head = a > b ? a : b;
     return head > tail ? head : tail;
+}
+
+typedef enum division { NONE, EXACT, ROUNDED } division;
+
+GW_INLINE int divide_as(float *dst, const float *src, size_t n, uint32_t by, division how,
+                        int around)
+{
+    const vec divisor = all((float)by), factor = all(1 / (float)by);
+    ivec top = zero();
+    size_t i = 0;
+    for (; i + LANES <= n; i += LANES) {
+        vec v = load(GW_F32, (const uint8_t *)src, i);
+        v = how == EXACT ? times(v, factor) : how == ROUNDED ? over(v, divisor) : v;
+        top = max_abs(top, v);
+        if (around) {
+            store_past(dst + i, v);
+        } else if (how != NONE || dst != src) {
+            store(GW_F32, (uint8_t *)dst, i, v);
+        }
+    }
+    const int tail = gw_convert_scalar.divide(dst + i, src + i, n - i, by, 0);
+    return top_lane(top) >= GW_INF_BITS || tail;
+}
+
+static int divide(float *dst, const float *src, size_t n, uint32_t by, int past)
+{
+    const int around = past && (uintptr_t)dst % (4 * LANES) == 0;
+    if (by == 1) {
+        return around ? divide_as(dst, src, n, by, NONE, 1) : divide_as(dst, src, n, by, NONE, 0);
+    }
+    if ((by & (by - 1)) == 0) { /* a reciprocal that is exact: the same bits, sooner */
+        return around ? divide_as(dst, src, n, by, EXACT, 1) : divide_as(dst, src, n, by, EXACT, 0);
+    }
+    return around ? divide_as(dst, src, n, by, ROUNDED, 1) : divide_as(dst, src, n, by, ROUNDED, 0);
 }

@@ -75,6 +75,21 @@ static inline vec minus(vec a, vec b)
     return (vec){{vsubq_f32(a.val[0], b.val[0]), vsubq_f32(a.val[1], b.val[1])}};
 }
 
+static inline vec times(vec a, vec b)
+{
+    return (vec){{vmulq_f32(a.val[0], b.val[0]), vmulq_f32(a.val[1], b.val[1])}};
+}
+
+static inline vec over(vec a, vec b)
+{
+    return (vec){{vdivq_f32(a.val[0], b.val[0]), vdivq_f32(a.val[1], b.val[1])}};
+}
+
+static inline vec all(float x)
+{
+    return (vec){{vdupq_n_f32(x), vdupq_n_f32(x)}};
+}
+
 /* Plain stores: nothing was measured that asks for more. */
 static inline void store_past(float *dst, vec v)
 {
@@ -83,4 +98,4 @@ static inline void store_past(float *dst, vec v)
 
 #include "base/convert_loops.h"
 
-const gw_convert gw_convert_neon = {narrow, widen, add, sum, difference, largest};
+const gw_convert gw_convert_neon = {narrow, widen, add, sum, difference, largest, divide};

@@ -1,20 +1,25 @@
 /* Many payloads of one tensor, decoded and summed block by block: memory sees each payload and the sum once,
- * where one decoding after the other would read and write the sum as many times as there are payloads. */
-#include "base/divide.h"
+ * where one decoding after the other would read and write the sum as many times as there are payloads. The
+ * block is summed in a scratch that stays in the first-level cache, and divided on its way to the sum. */
+#include "base/convert.h"
 #include "base/pool.h"
 #include "codec/codec_impl.h"
 
 #include <string.h>
 
-/* Elements of a block, 64 KiB, a multiple of every grain. */
-enum { BLOCK = 16 * 1024 };
+/* Elements of a block that codecs read: those of a grain, which divides the first, and of others; elements of
+ * a block of a codec that multiplies matrices to make it. */
+enum { MOST = 8 * 1024, SMALL = 4 * 1024, SELECTED = 4 * 1024, FILLED = 16 * 1024 };
+/* Elements from which the sum is written around the cache: 4 MiB. */
+enum { PAST_CACHE = 1 << 20 };
 /* Payloads of a codec without a grain that are read side by side. */
 enum { ABREAST = 64 };
 
 typedef struct sum {
     gw_coding job;
+    const gw_convert *convert;
     const gw_payload *payloads;
-    size_t n, count, per_part; /* per_part: elements, whole blocks */
+    size_t n, count, block, per_part; /* elements; per_part: whole blocks */
     float *out;
     uint32_t divisor;
     int bad[GW_POOL_MAX_THREADS]; /* by part */
@@ -31,15 +36,18 @@ static void sum_part(void *arg, unsigned index)
     const gw_params *p = s->job.params;
     const gw_codec *codec = p->codec;
     const size_t begin = index * s->per_part, end = least(s->count, begin + s->per_part);
+    _Alignas(64) float block[MOST];
     const uint32_t caller = gw_fp_enter();
-    for (size_t at = begin; at < end; at += BLOCK) {
-        const size_t m = least(BLOCK, end - at), from = (size_t)codec->bytes(p, at);
+    for (size_t at = begin; at < end; at += s->block) {
+        const size_t m = least(s->block, end - at), from = (size_t)codec->bytes(p, at);
         for (size_t i = 0; i < s->n; i++) {
             codec->decode(&s->job, (const uint8_t *)s->payloads[i].bytes + from, m,
-                          i == 0 ? GW_SET : GW_ADD, s->out + at);
+                          i == 0 ? GW_SET : GW_ADD, block);
         }
-        s->bad[index] |= gw_divide(s->out + at, m, s->divisor);
+        s->bad[index] |=
+            s->convert->divide(s->out + at, block, m, s->divisor, s->count >= PAST_CACHE);
     }
+    gw_stores_done();
     gw_fp_leave(caller);
 }
 
@@ -47,24 +55,29 @@ static void sum_part(void *arg, unsigned index)
 static void sum_selected(sum *s)
 {
     const gw_codec *codec = s->job.params->codec;
+    const int here = codec->fills || s->n > ABREAST; /* summed where it stands */
+    _Alignas(64) float scratch[SELECTED];
     const uint32_t caller = gw_fp_enter();
     for (size_t first = 0; s->out != NULL && first < s->n; first += ABREAST) {
         const size_t n = least(ABREAST, s->n - first);
         gw_cursor cursors[ABREAST] = {0};
-        for (size_t at = 0; at < s->count; at += BLOCK) {
-            const size_t m = least(BLOCK, s->count - at);
+        for (size_t at = 0; at < s->count; at += s->block) {
+            const size_t m = least(s->block, s->count - at);
+            float *block = here ? s->out + at : scratch;
             if (first == 0 && !codec->fills) {
-                memset(s->out + at, 0, m * sizeof *s->out);
+                memset(block, 0, m * sizeof *block);
             }
             for (size_t i = 0; i < n; i++) {
                 codec->scatter(&s->job, s->payloads[first + i].bytes, s->count, &cursors[i], at, m,
-                               first + i == 0 ? GW_SET : GW_ADD, s->out + at);
+                               first + i == 0 ? GW_SET : GW_ADD, block);
             }
             if (first + n == s->n) {
-                s->bad[0] |= gw_divide(s->out + at, m, s->divisor);
+                s->bad[0] |= s->convert->divide(s->out + at, block, m, s->divisor,
+                                                !here && s->count >= PAST_CACHE);
             }
         }
     }
+    gw_stores_done();
     gw_fp_leave(caller);
 }
 
@@ -97,6 +110,7 @@ gw_status gw_decode_sum(const gw_params *params, const gw_exec *exec, const gw_p
         return status;
     }
     sum s = {.job = {.params = params, .kernels = params->codec->kernels[isa], .dtype = GW_F32},
+             .convert = gw_convert_for(isa),
              .payloads = payloads,
              .n = n,
              .count = out->count,
@@ -104,11 +118,14 @@ gw_status gw_decode_sum(const gw_params *params, const gw_exec *exec, const gw_p
              .divisor = divisor};
     unsigned parts = 1;
     if (params->codec->grain == NULL) {
+        s.block = params->codec->fills ? FILLED : SELECTED;
         sum_selected(&s);
     } else {
-        const size_t blocks = (size_t)gw_ceil_div(out->count, BLOCK);
+        const size_t grain = params->codec->grain(params);
+        s.block = grain > SMALL ? grain : SMALL;
+        const size_t blocks = (size_t)gw_ceil_div(out->count, s.block);
         const size_t wanted = gw_pool_threads(exec != NULL ? exec->pool : NULL);
-        s.per_part = (size_t)gw_ceil_div(blocks, wanted) * BLOCK;
+        s.per_part = (size_t)gw_ceil_div(blocks, wanted) * s.block;
         parts = out->count == 0 ? 0 : (unsigned)gw_ceil_div(out->count, s.per_part);
         gw_pool_run(exec != NULL ? exec->pool : NULL, sum_part, &s, parts);
     }

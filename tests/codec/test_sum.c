@@ -101,6 +101,65 @@ static void sums_are_decodings_in_turn(void **state)
     free(r);
 }
 
+/* Sums that are written around the cache: aligned, not aligned, by every kind of divisor. */
+static void large_sums(void **state)
+{
+    (void)state;
+    enum { N = (1 << 20) + 4097 };
+    static const char *const specs[] = {"natural:bits=8", "dither:bits=4", "topk:density=0.01",
+                                        "adacomp:bin=50", "cast:to=bf16"};
+    float *in = malloc(N * sizeof *in), *want = malloc(N * sizeof *want),
+          *got = aligned_alloc(64, (N / 16 + 2) * 64);
+    gw_exec exec = {.workspace = {malloc(1 << 24), 1 << 24}};
+    assert_true(in != NULL && want != NULL && got != NULL && exec.workspace.data != NULL);
+    assert_int_equal(gw_pool_create(3, &exec.pool), GW_OK);
+    gen g = {5};
+    for (size_t c = 0; c < 5; c++) {
+        const gw_params p = params_of(specs[c]);
+        const size_t bound = bound_of(&p, N);
+        uint8_t *bytes = malloc(2 * bound);
+        assert_non_null(bytes);
+        gw_payload payloads[2] = {{bytes, 0}, {bytes + bound, 0}};
+        for (size_t i = 0; i < 2; i++) {
+            const gw_stream stream = {.seed = 1, .rank = (uint32_t)i};
+            const gw_tensor t = {in, N, GW_F32};
+            gen_fill(&g, i == c % 2 ? GEN_NORMAL : GEN_SPARSE, GW_F32, in, N);
+            assert_int_equal(gw_encode(&p, &exec, &stream, &t, bytes + i * bound, bound,
+                                       &payloads[i].size, NULL),
+                             GW_OK);
+        }
+        for (size_t k = 0; k < (size_t)GW_ISA_COUNT * 6; k++) {
+            const gw_isa isa = (gw_isa)(k / 6);
+            const uint32_t divisor = k % 3 == 2 ? 4 : (uint32_t)(1 + 2 * (k % 3));
+            float *at = got + k / 3 % 2;
+            gw_tensor out = {at, N, GW_F32}, turns = {want, N, GW_F32};
+            int finite = -1;
+            if (isa == GW_ISA_AUTO || !gw_codec_has_isa(p.codec, isa) || !gw_isa_runs_here(isa)) {
+                continue;
+            }
+            exec.isa = isa;
+            for (size_t i = 0; i < 2; i++) {
+                assert_int_equal(gw_decode(&p, &exec, payloads[i].bytes, payloads[i].size,
+                                           i == 0 ? GW_SET : GW_ADD, &turns, NULL),
+                                 GW_OK);
+            }
+            for (size_t i = 0; i < N; i++) {
+                want[i] /= (float)divisor;
+            }
+            assert_int_equal(gw_decode_sum(&p, &exec, payloads, 2, divisor, &out, &finite, NULL),
+                             GW_OK);
+            CHECK(memcmp(at, want, N * sizeof *at) == 0 && finite == 1, "%s, by %u, %s%s", specs[c],
+                  divisor, gw_isa_name(isa), at == got ? "" : ", not aligned");
+        }
+        free(bytes);
+    }
+    gw_pool_destroy(exec.pool);
+    free(exec.workspace.data);
+    free(in);
+    free(want);
+    free(got);
+}
+
 static void one_bad_payload_leaves_no_mark(void **state)
 {
     (void)state;
@@ -123,6 +182,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(sums_are_decodings_in_turn),
+        cmocka_unit_test(large_sums),
         cmocka_unit_test(one_bad_payload_leaves_no_mark),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
