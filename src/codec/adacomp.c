@@ -9,6 +9,7 @@
 #include "codec/adacomp.h"
 
 #include "base/arena.h"
+#include "base/bits.h"
 #include "base/little_endian.h"
 #include "codec/source.h"
 
@@ -400,26 +401,27 @@ static uint32_t entry_at(const uint8_t *entries, uint32_t width, uint64_t j)
     return width == 1 ? entries[j] : gw_get_u16(entries + 2 * j);
 }
 
+/* Bins end wherever they do: what depends on it is done without a branch, which would often be foretold wrong. */
 static gw_status validate_entries(const gw_params *p, const uint8_t *entries, uint64_t n,
                                   uint64_t count, gw_why *why)
 {
     const uint32_t width = entry_bytes(p), bits = index_bits(p), empty = (1u << bits) - 1;
+    const uint32_t mark = empty | 2u << bits; /* the last of a bin that has none */
     const uint64_t bin = gw_param(p, BIN);
     uint64_t first = 0;
     int64_t before = -1; /* in the open bin */
     for (uint64_t j = 0; j < n; j++) {
         const uint32_t e = entry_at(entries, width, j), index = e & empty;
-        const uint64_t length = count - first < bin ? count - first : bin;
-        const int last = (int)(e >> (bits + 1)),
-                  mark = index == empty && last && before < 0 && !(e >> bits & 1);
-        if (first >= count || (!mark && (index >= length || (int64_t)index <= before))) {
+        const int64_t last = e >> (bits + 1);
+        const int outside = (index >= bin) | (first + index >= count) | ((int64_t)index <= before);
+        if ((first >= count) | (outside & !((e == mark) & (before < 0)))) {
             return gw_fail(why, GW_ERR_CORRUPT,
                            "adacomp: entry %llu (index %u) is outside of its bin or does not "
                            "ascend, or there are too many bins",
                            (unsigned long long)j, index);
         }
-        before = last ? -1 : (int64_t)index;
-        first += last ? bin : 0;
+        before = (int64_t)index | -last;
+        first += bin & (uint64_t)-last;
     }
     if (before >= 0 || first < count) {
         return gw_fail(why, GW_ERR_CORRUPT, "adacomp: the last mark of a bin is missing");
@@ -431,10 +433,7 @@ static gw_status validate_bitmap(const uint8_t *bitmap, uint64_t chosen, uint64_
                                  gw_why *why)
 {
     const uint64_t size = gw_ceil_div(count, 8);
-    uint64_t ones = 0;
-    for (uint64_t i = 0; i < size; i++) {
-        ones += (uint64_t)__builtin_popcount(bitmap[i]);
-    }
+    const uint64_t ones = gw_count_ones(bitmap, size);
     if (ones != chosen || (count % 8 != 0 && bitmap[size - 1] >> count % 8 != 0) ||
         (chosen % 8 != 0 && bitmap[size + chosen / 8] >> chosen % 8 != 0)) {
         return gw_fail(why, GW_ERR_CORRUPT,
@@ -479,41 +478,60 @@ static void put(float *out, gw_apply how, float v)
     *out = how == GW_ADD ? *out + v : v;
 }
 
-/* cursor: entry, and in state[0] the open bin's first element. */
-static void scatter_entries(const gw_params *p, const uint8_t *payload, gw_cursor *c,
-                            uint64_t begin, size_t n, gw_apply how, float *out)
+/* cursor: entry, and in state[0] the open bin's first element. The mark of a bin without elements goes nowhere. */
+GW_INLINE void scatter_as(const gw_params *p, const uint8_t *payload, gw_cursor *c, uint64_t begin,
+                          size_t n, uint32_t width, gw_apply how, float *out)
 {
-    const uint32_t width = entry_bytes(p), bits = index_bits(p), empty = (1u << bits) - 1;
+    const uint32_t bits = width == 1 ? 6 : 14, empty = (1u << bits) - 1;
     const uint64_t bin = gw_param(p, BIN), entries = gw_get_u64(payload + 8);
     const float scale = gw_float(gw_get_u32(payload + 4));
     uint64_t j = c->entry, first = c->state[0];
+    float nowhere = 0;
     for (; j < entries; j++) {
         const uint32_t e = entry_at(payload + HEADER, width, j), index = e & empty;
-        if (index != empty) {
-            if (first + index >= begin + n) {
-                break;
-            }
-            put(&out[first + index - begin], how, gw_adacomp_value(scale, e >> bits & 1));
+        const uint64_t i = first + (index != empty ? index : 0);
+        if (i >= begin + n) {
+            break;
         }
-        first += e >> (bits + 1) ? bin : 0;
+        float *to[2] = {&nowhere, out + (i - begin)};
+        put(to[index != empty], how, gw_adacomp_value(scale, e >> bits & 1));
+        first += bin & (0 - (uint64_t)(e >> (bits + 1)));
     }
     c->entry = j;
     c->state[0] = first;
 }
 
-/* cursor: entry is the number of signs used. Ranges begin on multiples of 8. */
+static void scatter_entries(const gw_params *p, const uint8_t *payload, gw_cursor *c,
+                            uint64_t begin, size_t n, gw_apply how, float *out)
+{
+    if (entry_bytes(p) == 1) {
+        scatter_as(p, payload, c, begin, n, 1, how, out);
+    } else if (how == GW_ADD) {
+        scatter_as(p, payload, c, begin, n, 2, GW_ADD, out);
+    } else {
+        scatter_as(p, payload, c, begin, n, 2, GW_SET, out);
+    }
+}
+
+/* cursor: entry is the number of signs used. Ranges begin on multiples of 8. Goes by 32 elements: as many
+ * signs are in one word at any bit. */
 static void scatter_bitmap(const uint8_t *payload, uint64_t count, gw_cursor *c, uint64_t begin,
                            size_t n, gw_apply how, float *out)
 {
     const uint8_t *bitmap = payload + HEADER, *signs = bitmap + gw_ceil_div(count, 8);
+    const uint8_t *end = signs + gw_ceil_div(gw_get_u64(payload + 8), 8);
     const float scale = gw_float(gw_get_u32(payload + 4));
-    for (uint64_t at = begin; at < begin + n; at += 8) {
-        for (uint32_t byte = bitmap[at / 8]; byte != 0; byte &= byte - 1, c->entry++) {
-            const uint32_t negative = (uint32_t)signs[c->entry / 8] >> c->entry % 8 & 1u;
-            put(&out[at - begin + (uint64_t)__builtin_ctz(byte)], how,
-                gw_adacomp_value(scale, negative));
+    uint64_t j = c->entry;
+    for (uint64_t at = 0; at < n; at += 32) {
+        const uint64_t those = n - at < 32 ? ((uint64_t)1 << (n - at)) - 1 : UINT32_MAX;
+        uint64_t word = gw_word_at(bitmap + (begin + at) / 8, end) & those;
+        uint64_t sign = gw_word_at(signs + j / 8, end) >> j % 8;
+        for (; word != 0; word &= word - 1, sign >>= 1, j++) {
+            put(&out[at + (uint64_t)__builtin_ctzll(word)], how,
+                gw_adacomp_value(scale, (uint32_t)sign & 1));
         }
     }
+    c->entry = j;
 }
 
 static void scatter(const gw_coding *job, const uint8_t *payload, uint64_t count, gw_cursor *cursor,
