@@ -2,8 +2,10 @@
  *
  *     i, f, g, o = Wx x_t + Wh h_t-1 + b          one row of 4 · units, after σ, σ, tanh, σ
  *     c_t = f c_t-1 + i g      h_t = o tanh(c_t) */
+#include "few_rows.h"
 #include "gemm.h"
 #include "layer.h"
+#include "wide.h"
 
 #include <math.h>
 #include <stdint.h>
@@ -20,10 +22,11 @@ typedef struct lstm {
     float *gates, *cells, *tanh_cells; /* of every row */
     float *gate_gradients;             /* of every row, before σ and tanh */
     float *h_gradient, *cell_gradient; /* what comes from the next moment, of every sequence */
+    float *ahead, *back;               /* the recurrent weights, packed for both directions */
 } lstm;
 
 /* e^x to 5 units in the last place, without a call or a branch, so that compilers make vectors of it: a third of a step was in expf. */
-static float exponential(float x)
+ALWAYS_INLINE float exponential(float x)
 {
     const float whole =
         12582912; /* 1.5 · 2^23: what is added to it is rounded to an integer, its low bits */
@@ -47,24 +50,24 @@ static float exponential(float x)
     return series * scale;
 }
 
-static float sigmoid(float x)
+ALWAYS_INLINE float sigmoid(float x)
 {
     return 1 / (1 + exponential(-x));
 }
 
-static float hyperbolic(float x)
+ALWAYS_INLINE float hyperbolic(float x)
 {
     return 2 * sigmoid(2 * x) - 1;
 }
 
-static void sigmoid_all(size_t n, float shift, float *x)
+ALWAYS_INLINE void sigmoid_all(size_t n, float shift, float *x)
 {
     for (size_t i = 0; i < n; i++) {
         x[i] = sigmoid(x[i] + shift);
     }
 }
 
-static void hyperbolic_all(size_t n, const float *restrict x, float *restrict y)
+ALWAYS_INLINE void hyperbolic_all(size_t n, const float *restrict x, float *restrict y)
 {
     for (size_t i = 0; i < n; i++) {
         y[i] = hyperbolic(x[i]);
@@ -72,8 +75,8 @@ static void hyperbolic_all(size_t n, const float *restrict x, float *restrict y)
 }
 
 /* One moment of one sequence; `before` is NULL at the first. */
-static void forward_cell(size_t units, float *gates, const float *before, float *restrict cell,
-                         float *tanh_cell, float *h)
+ALWAYS_INLINE void forward_units(size_t units, float *gates, const float *before,
+                                 float *restrict cell, float *tanh_cell, float *h)
 {
     float *i = gates, *f = gates + units, *g = gates + 2 * units, *o = gates + 3 * units;
     sigmoid_all(units, 0, i);
@@ -91,10 +94,28 @@ static void forward_cell(size_t units, float *gates, const float *before, float 
     }
 }
 
+/* Vectors as wide as the processor has; the same bits. */
+WIDE_VECTORS static void forward_cell_wide(size_t units, float *gates, const float *before,
+                                           float *restrict cell, float *tanh_cell, float *h)
+{
+    forward_units(units, gates, before, cell, tanh_cell, h);
+}
+
+static void forward_cell(size_t units, float *gates, const float *before, float *restrict cell,
+                         float *tanh_cell, float *h)
+{
+    if (has_wide_vectors()) {
+        forward_cell_wide(units, gates, before, cell, tanh_cell, h);
+    } else {
+        forward_units(units, gates, before, cell, tanh_cell, h);
+    }
+}
+
 static void forward(layer *l, size_t rows, const float *input)
 {
     lstm *s = (lstm *)l;
     const size_t n = s->units, sequences = rows / s->window;
+    few_rows_pack(TURNED, 4 * n, n, l->params[RECURRENT].value, s->ahead);
     for (size_t row = 0; row < rows; row++) {
         memcpy(s->gates + row * 4 * n, l->params[BIAS].value, 4 * n * sizeof(float));
     }
@@ -102,8 +123,8 @@ static void forward(layer *l, size_t rows, const float *input)
     for (size_t t = 0; t < s->window; t++) {
         const size_t first = t * sequences;
         if (t > 0) {
-            gemm(AS_IS, TURNED, sequences, 4 * n, n, l->output + (first - sequences) * n,
-                 l->params[RECURRENT].value, 1, s->gates + first * 4 * n);
+            few_rows(sequences, 4 * n, n, l->output + (first - sequences) * n, s->ahead,
+                     s->gates + first * 4 * n);
         }
         for (size_t row = first; row < first + sequences; row++) {
             forward_cell(n, s->gates + row * 4 * n, t > 0 ? s->cells + (row - sequences) * n : NULL,
@@ -113,8 +134,9 @@ static void forward(layer *l, size_t rows, const float *input)
 }
 
 /* The gradients of h and of the cell become those of the gates and of the cell before. */
-static void back_cell(size_t units, const float *gates, const float *before, const float *tanh_cell,
-                      const float *h_gradient, float *cell_gradient, float *gate_gradients)
+ALWAYS_INLINE void back_units(size_t units, const float *gates, const float *before,
+                              const float *tanh_cell, const float *h_gradient,
+                              float *restrict cell_gradient, float *restrict gate_gradients)
 {
     const float *i = gates, *f = gates + units, *g = gates + 2 * units, *o = gates + 3 * units;
     float *di = gate_gradients, *df = di + units, *dg = df + units, *d_o = dg + units;
@@ -129,18 +151,36 @@ static void back_cell(size_t units, const float *gates, const float *before, con
     }
 }
 
+WIDE_VECTORS static void back_cell_wide(size_t units, const float *gates, const float *before,
+                                        const float *tanh_cell, const float *h_gradient,
+                                        float *cell_gradient, float *gate_gradients)
+{
+    back_units(units, gates, before, tanh_cell, h_gradient, cell_gradient, gate_gradients);
+}
+
+static void back_cell(size_t units, const float *gates, const float *before, const float *tanh_cell,
+                      const float *h_gradient, float *cell_gradient, float *gate_gradients)
+{
+    if (has_wide_vectors()) {
+        back_cell_wide(units, gates, before, tanh_cell, h_gradient, cell_gradient, gate_gradients);
+    } else {
+        back_units(units, gates, before, tanh_cell, h_gradient, cell_gradient, gate_gradients);
+    }
+}
+
 /* From the last moment to the first: gate_gradients of every row. */
 static void back_through_time(lstm *s, size_t rows)
 {
     const layer *l = &s->base;
     const size_t n = s->units, sequences = rows / s->window;
+    few_rows_pack(AS_IS, n, 4 * n, l->params[RECURRENT].value, s->back);
     memset(s->cell_gradient, 0, sequences * n * sizeof(float));
     for (size_t t = s->window; t-- > 0;) {
         const size_t first = t * sequences;
         memcpy(s->h_gradient, l->output_gradient + first * n, sequences * n * sizeof(float));
         if (t + 1 < s->window) {
-            gemm(AS_IS, AS_IS, sequences, n, 4 * n, s->gate_gradients + (first + sequences) * 4 * n,
-                 l->params[RECURRENT].value, 1, s->h_gradient);
+            few_rows(sequences, n, 4 * n, s->gate_gradients + (first + sequences) * 4 * n, s->back,
+                     s->h_gradient);
         }
         for (size_t i = 0; i < sequences; i++) {
             const size_t row = first + i;
@@ -176,7 +216,10 @@ static const layer_table table = {forward, gradients, back};
 layer *lstm_create(const char *name, size_t rows, size_t window, size_t in, size_t units)
 {
     const size_t sequences = rows / window;
-    const size_t floats = rows * units * (4 + 1 + 1 + 4) + 2 * sequences * units;
+    const size_t room_ahead = few_rows_room(4 * units, units),
+                 room_back = few_rows_room(units, 4 * units);
+    const size_t floats =
+        rows * units * (4 + 1 + 1 + 4) + 2 * sequences * units + room_ahead + room_back;
     lstm *s = layer_create(sizeof *s, &table, rows, in, units, floats * sizeof(float));
     if (s == NULL) {
         return NULL;
@@ -189,6 +232,8 @@ layer *lstm_create(const char *name, size_t rows, size_t window, size_t in, size
     s->gate_gradients = s->tanh_cells + rows * units;
     s->h_gradient = s->gate_gradients + rows * 4 * units;
     s->cell_gradient = s->h_gradient + sequences * units;
+    s->ahead = s->cell_gradient + sequences * units;
+    s->back = s->ahead + room_ahead;
     layer_param(&s->base, PARAM_BIAS, name, "bias", 0, (const uint64_t[4]){4 * units});
     layer_param(&s->base, PARAM_LSTM, name, "recurrent", sqrtf(1 / (float)units),
                 (const uint64_t[4]){4 * units, units});

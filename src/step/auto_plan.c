@@ -9,6 +9,9 @@ static const double LEAST_GAIN = 0.03; /* of a step, below which nothing is touc
 static const double SLACK = 0.1;       /* of the budget: tables of one step differ from another's */
 static const double LESS = 0.8;        /* of alpha, until the noise bears the plan */
 static const double RISK = 0.25; /* of a step, which codecs have to save whose errors come late */
+/* Times a layer's error by the default, up to which it is offered others: norms do not tell that an lstm's recurrent layer bears less than
+ * its share of them. docs/auto.md */
+static const double COARSEST = 2;
 
 /* ---- what is asked ---- */
 
@@ -17,15 +20,18 @@ static int comes_late(const gw_params *p)
     return p->codec != NULL && (gw_params_flags(p) & GW_CODEC_WANTS_FEEDBACK) != 0;
 }
 
-/* Of a layer's levels those whose error alone is within the limit, and the default. */
+/* Of a layer's levels those whose error alone is within the limit and, unless it comes late, not far above the default's; and the
+ * default. */
 static void ask_layer(gw_step_auto *u, const gw_adapted *l, int late, gw_joint_tensor *to,
                       uint32_t *used)
 {
     const double *errors = u->table + l->at + 1;
     *to = (gw_joint_tensor){.levels = u->levels + *used, .errors = u->errors + *used};
     for (uint32_t i = 0; i < l->n; i++) {
-        const int too_much = errors[i] * errors[i] > u->config.limit * u->noise_then;
-        if (i != l->uniform && (too_much || (!late && comes_late(&l->levels[i])))) {
+        const int waits = comes_late(&l->levels[i]);
+        const int too_much = errors[i] * errors[i] > u->config.limit * u->noise_then ||
+                             (!waits && errors[i] > COARSEST * errors[l->uniform]);
+        if (i != l->uniform && (too_much || (!late && waits))) {
             continue;
         }
         to->uniform = i == l->uniform ? to->n : to->uniform;

@@ -248,7 +248,13 @@ static void link_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
 static void plans_follow_the_link(void **state)
 {
     (void)state;
-    run(link_main, (gw_step_auto_config){.period = 1000}, NULL);
+    gw_params families[2]; /* of which the default is not the best on a slow link */
+    assert_int_equal(gw_params_parse(&families[0], "natural:bits=8", NULL), GW_OK);
+    assert_int_equal(gw_params_parse(&families[1], "dither:bits=4", NULL), GW_OK);
+    run(link_main,
+        (gw_step_auto_config){
+            .period = 1000, .uniform = families[0], .n_families = 2, .families = families},
+        NULL);
 }
 
 /* All measured by itself, in one line of text. */
@@ -409,6 +415,40 @@ static void far_below_the_limit_alpha_grows(void **state)
     run(quiet_main, (gw_step_auto_config){.period = 40, .limit = 100, .alpha = 1}, NULL);
 }
 
+/* Budget, noise and a slow link would have 2 bits everywhere. */
+static void coarse_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    gw_params four;
+    int coded = 0;
+    RANK_OK(gw_params_parse(&four, "dither:bits=4", NULL), "dither");
+    begin(j, rank, comm);
+    (void)next_decision(all, j, rank, 0.02, 14, NO_LOSS);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        const gw_params *p = &j->ends[rank].step->layers[l].params;
+        coded += p->codec == four.codec;
+        RANK_TRUE(p->codec != four.codec || p->value[0] >= four.value[0],
+                  "a layer has far more error than by the default");
+    }
+    RANK_TRUE(coded > 0, "nothing is dithered");
+    steps_close(&j->ends[rank]);
+}
+
+static void no_layer_is_far_coarser_than_by_the_default(void **state)
+{
+    (void)state;
+    gw_params four;
+    assert_int_equal(gw_params_parse(&four, "dither:bits=4", NULL), GW_OK);
+    run(coarse_main,
+        (gw_step_auto_config){.period = 1000,
+                              .limit = 100,
+                              .alpha = 4,
+                              .uniform = four,
+                              .n_families = 1,
+                              .families = &four},
+        NULL);
+}
+
 static void is_dense_or_die(const steps *s)
 {
     for (uint32_t l = 0; l < LAYERS; l++) {
@@ -452,6 +492,7 @@ static void spike_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     begin(j, rank, comm);
     (void)next_decision(all, j, rank, 0.02, 14, 1);
     (void)next_decision(all, j, rank, 0.02, 70, 0.95);
+    const double alpha = of(s)->judge.alpha;
     for (int i = 0; i < 50; i++) {
         (void)take_step(j, rank, 0.02, 0);
         (void)gw_step_auto_loss(s->step, 0.9 + 0.05 * (i % 3 == 0) + 0.01 * rank);
@@ -461,7 +502,7 @@ static void spike_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
               "a loss that rises goes unnoticed");
     is_dense_or_die(s);
     d = next_decision(all, j, rank, 0.02, 120, 0.9);
-    RANK_TRUE(d.reason == GW_AUTO_RECOVERED && d.alpha == 0.5, "it does not recover");
+    RANK_TRUE(d.reason == GW_AUTO_RECOVERED && d.alpha == alpha / 2, "it does not recover");
     steps_close(s);
 }
 
@@ -601,6 +642,7 @@ int main(void)
         cmocka_unit_test(begins_by_a_line_of_text),
         cmocka_unit_test(less_noise_means_less_error),
         cmocka_unit_test(far_below_the_limit_alpha_grows),
+        cmocka_unit_test(no_layer_is_far_coarser_than_by_the_default),
         cmocka_unit_test(the_default_until_there_is_a_plan),
         cmocka_unit_test(what_came_late_is_handed_over),
         cmocka_unit_test(a_burst_of_nan_falls_back_to_dense),

@@ -6,6 +6,7 @@
 #include "support/check.h"
 #include "support/gen.h"
 
+#include "few_rows.h"
 #include "layer.h"
 #include "loss.h"
 #include "model.h"
@@ -347,15 +348,52 @@ static void whole_models(void **state)
     assert_int_equal(model_create("cnn", &data, 1, SEED, &m, &why), GW_ERR_UNSUPPORTED);
 }
 
+/* Of sizes with and without whole groups of rows and panels, against sums in fp64. */
+static void few_rows_are_products(void **state)
+{
+    (void)state;
+    enum { M = 19, N = 70, K = 37 };
+    static float a[M * K], b[K * N], turned_b[N * K], before[M * N];
+    gen g = {SEED};
+    random_fill(&g, a, M * K, 1);
+    random_fill(&g, b, K * N, 1);
+    random_fill(&g, before, M * N, 1);
+    for (size_t m = 1; m <= M; m += 3) {
+        for (size_t n = 1; n <= N; n += n < 30 ? 7 : 1) {
+            float *c = calloc(m * n, sizeof *c);
+            float *packed = malloc(few_rows_room(n, K) * sizeof *packed);
+            assert_true(c != NULL && packed != NULL);
+            for (size_t i = 0; i < K * n; i++) {
+                turned_b[i % n * K + i / n] = b[i];
+            }
+            for (int turn = 0; turn < 2; turn++) {
+                memcpy(c, before, m * n * sizeof *c);
+                few_rows_pack(turn ? TURNED : AS_IS, n, K, turn ? turned_b : b, packed);
+                few_rows(m, n, K, a, packed, c);
+                for (size_t i = 0; i < m * n; i++) {
+                    double sum = (double)before[i];
+                    for (size_t p = 0; p < K; p++) {
+                        sum += (double)a[i / n * K + p] * (double)b[p * n + i % n];
+                    }
+                    if (!(fabs(sum - (double)c[i]) < 1e-4)) {
+                        fail_msg("%zu x %zu, turned %d, element %zu: %g, not %g", m, n, turn, i,
+                                 (double)c[i], sum);
+                    }
+                }
+            }
+            free(packed);
+            free(c);
+        }
+    }
+}
+
 int main(void)
 {
-    const struct CMUnitTest tests[] = {cmocka_unit_test(linear_layer),
-                                       cmocka_unit_test(conv2d_layer),
-                                       cmocka_unit_test(relu_layer),
-                                       cmocka_unit_test(maxpool_layer),
-                                       cmocka_unit_test(embedding_layer),
-                                       cmocka_unit_test(lstm_layer),
-                                       cmocka_unit_test(loss_and_its_gradient),
-                                       cmocka_unit_test(whole_models)};
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(linear_layer),  cmocka_unit_test(few_rows_are_products),
+        cmocka_unit_test(conv2d_layer),  cmocka_unit_test(relu_layer),
+        cmocka_unit_test(maxpool_layer), cmocka_unit_test(embedding_layer),
+        cmocka_unit_test(lstm_layer),    cmocka_unit_test(loss_and_its_gradient),
+        cmocka_unit_test(whole_models)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
