@@ -155,7 +155,7 @@ static void run_survey(const gw_coding *job, gw_source *source, const places *ro
 {
     const gw_adacomp_kernels *kernels = job->kernels;
     const size_t block = block_of(job->params), bin = gw_param(job->params, BIN);
-    const int past = source->past && kernels->write_past != NULL;
+    const int past = source->past && source->after != NULL && kernels->write_past != NULL;
     mean sum = {0};
     uint64_t used = 0, empty = 0;
     room->sent[0] = 0;

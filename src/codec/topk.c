@@ -55,15 +55,19 @@ static gw_status validate(const gw_params *p, const uint8_t *payload, size_t siz
                        (unsigned long long)ones, (unsigned long long)s.kept);
     }
     uint64_t least = 0; /* one more than the index before */
-    for (gw_list_reader r = gw_list_begin(&s, payload); r.entry < s.kept; gw_list_next(&r)) {
+    for (gw_list_reader r = gw_list_begin(&s, payload); r.entry < s.kept;) {
         gw_list_turn(&r);
-        const uint64_t index = gw_list_index(&r);
-        if (index >= count || index < least) {
-            return gw_fail(why, GW_ERR_CORRUPT,
-                           "topk: index %llu of entry %llu is beyond the end or does not ascend",
-                           (unsigned long long)index, (unsigned long long)r.entry);
+        const int inside = gw_list_inside(&r);
+        for (; r.word != 0; gw_list_next(&r)) {
+            const uint64_t index = gw_list_index(&r, inside);
+            if (index >= count || index < least) {
+                return gw_fail(
+                    why, GW_ERR_CORRUPT,
+                    "topk: index %llu of entry %llu is beyond the end or does not ascend",
+                    (unsigned long long)index, (unsigned long long)r.entry);
+            }
+            least = index + 1;
         }
-        least = index + 1;
     }
     return GW_OK;
 }
@@ -332,14 +336,18 @@ GW_INLINE void scatter_as(const gw_index_list *shape, const uint8_t *payload, gw
         r.at = cursor->state[0];
         r.word = cursor->state[1];
     }
-    for (; r.entry < shape->kept; gw_list_next(&r)) {
+    uint64_t index = 0;
+    while (r.entry < shape->kept && index < begin + n) {
         gw_list_turn(&r);
-        const uint64_t index = gw_list_index(&r);
-        if (index >= begin + n) {
-            break;
+        const int inside = gw_list_inside(&r);
+        for (; r.word != 0; gw_list_next(&r)) {
+            index = gw_list_index(&r, inside);
+            if (index >= begin + n) {
+                break;
+            }
+            const float v = gw_values_at_as(natural, payload, r.entry);
+            out[index - begin] = how == GW_ADD ? out[index - begin] + v : v;
         }
-        const float v = gw_values_at_as(natural, payload, r.entry);
-        out[index - begin] = how == GW_ADD ? out[index - begin] + v : v;
     }
     *cursor = (gw_cursor){r.entry, {r.at, r.word, 0, 0, 0}};
 }

@@ -7,21 +7,26 @@
 #include "base/bits.h"
 #include "codec/values_core.h"
 
-/* Where a reading stands. `word` has the high bits at `at` … `at` + 63 that were not read yet. */
+/* Where a reading stands. `word` has the high bits at `at` … `at` + 63 that were not read yet. The low bits of
+ * entries below `inside` can be read as a word, which does not reach beyond the end. */
 typedef struct gw_list_reader {
     const uint8_t *low, *high, *end;
-    uint64_t word, at, entry, mask;
+    uint64_t word, at, entry, mask, inside;
     uint32_t low_bits;
 } gw_list_reader;
 
 GW_INLINE gw_list_reader gw_list_begin(const gw_index_list *s, const uint8_t *payload)
 {
     const uint8_t *low = payload + s->values_bytes, *high = low + s->low_bytes;
+    const uint64_t bytes = s->low_bytes + s->high_bytes;
     return (gw_list_reader){.low = low,
                             .high = high,
                             .end = high + s->high_bytes,
                             .word = gw_word_at(high, high + s->high_bytes),
                             .mask = ((uint64_t)1 << s->low_bits) - 1,
+                            .inside = bytes < 8          ? 0
+                                      : s->low_bits == 0 ? s->kept
+                                                         : 8 * (bytes - 7) / s->low_bits,
                             .low_bits = s->low_bits};
 }
 
@@ -34,13 +39,24 @@ GW_INLINE void gw_list_turn(gw_list_reader *r)
     }
 }
 
+/* Whether all entries of the word, 64 at most, are inside. */
+GW_INLINE int gw_list_inside(const gw_list_reader *r)
+{
+    return r->entry + 64 <= r->inside;
+}
+
 /* The index of the entry it stands at: word is not 0. */
-GW_INLINE uint64_t gw_list_index(const gw_list_reader *r)
+GW_INLINE uint64_t gw_list_index(const gw_list_reader *r, int inside)
 {
     const uint64_t high = r->at + (uint64_t)__builtin_ctzll(r->word) - r->entry;
     const uint64_t bit = r->entry * r->low_bits;
-    const uint64_t low = gw_word_at(r->low + bit / 8, r->end) >> bit % 8 & r->mask;
-    return high << r->low_bits | low;
+    uint64_t low;
+    if (inside) {
+        memcpy(&low, r->low + bit / 8, sizeof low);
+    } else {
+        low = gw_word_at(r->low + bit / 8, r->end);
+    }
+    return high << r->low_bits | (low >> bit % 8 & r->mask);
 }
 
 GW_INLINE void gw_list_next(gw_list_reader *r)

@@ -115,10 +115,46 @@ static void what_was_lost_is_kept(void **state)
     free(l.lost);
 }
 
+/* The same without feedback, where there is no r′ to be written. */
+static void without_feedback(void **state)
+{
+    (void)state;
+    static const char *const all[] = {"adacomp", "adacomp:bin=50", "topk:density=0.01",
+                                      "natural:bits=8"};
+    const gw_stream stream = {.seed = 3};
+    const gw_tensor in = {take(N * sizeof(float)), N, GW_F32};
+    gen g = {82};
+    gen_fill(&g, GEN_NORMAL, GW_F32, in.data, N);
+    for (size_t s = 0; s < sizeof all / sizeof all[0]; s++) {
+        const gw_params p = params_of(all[s]);
+        const size_t bound = bound_of(&p, N);
+        uint8_t *payload = take(bound), *expected = take(bound);
+        size_t written = 0, size = 0;
+        gw_exec exec = {.isa = GW_ISA_SCALAR};
+        assert_int_equal(gw_codec_workspace(&p, GW_F32, N, 0, 1, &exec.workspace.size), GW_OK);
+        exec.workspace.data = take(exec.workspace.size);
+        assert_int_equal(gw_encode(&p, &exec, &stream, &in, expected, bound, &size, NULL), GW_OK);
+        for (int isa = GW_ISA_SCALAR; isa < GW_ISA_COUNT; isa++) {
+            if (gw_codec_has_isa(p.codec, (gw_isa)isa) && gw_isa_runs_here((gw_isa)isa)) {
+                exec.isa = (gw_isa)isa;
+                assert_int_equal(gw_encode(&p, &exec, &stream, &in, payload, bound, &written, NULL),
+                                 GW_OK);
+                CHECK(written == size && memcmp(payload, expected, size) == 0,
+                      "%s by %s: not the scalar variant's bytes", all[s], gw_isa_name((gw_isa)isa));
+            }
+        }
+        free(payload);
+        free(expected);
+        free(exec.workspace.data);
+    }
+    free(in.data);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(what_was_lost_is_kept),
+        cmocka_unit_test(without_feedback),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -148,8 +148,8 @@ static void large_sums(void **state)
             }
             assert_int_equal(gw_decode_sum(&p, &exec, payloads, 2, divisor, &out, &finite, NULL),
                              GW_OK);
-            CHECK(memcmp(at, want, N * sizeof *at) == 0 && finite == 1, "%s, by %u, %s%s", specs[c],
-                  divisor, gw_isa_name(isa), at == got ? "" : ", not aligned");
+            CHECK(differ(at, want, N) == 0 && finite == 1, "%s, by %u, %s%s", specs[c], divisor,
+                  gw_isa_name(isa), at == got ? "" : ", not aligned");
         }
         free(bytes);
     }

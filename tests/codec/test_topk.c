@@ -94,7 +94,10 @@ static void lists_of_every_shape(void **state)
           *got = malloc(MOST * sizeof *x);
     gw_exec exec = {.workspace = {malloc(1 << 21), 1 << 21}};
     gen g = {7};
-    assert_true(x != NULL && want != NULL && got != NULL && exec.workspace.data != NULL);
+    assert_non_null(x);
+    assert_non_null(want);
+    assert_non_null(got);
+    assert_non_null(exec.workspace.data);
     for (size_t c = 0; c < 15 * 9 * 3; c++) {
         const size_t n = counts[c / 27];
         const double density = densities[c / 3 % 9];
