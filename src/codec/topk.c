@@ -74,7 +74,13 @@ static gw_status validate(const gw_params *p, const uint8_t *payload, size_t siz
 
 /* ---- selecting ---- */
 
-enum { AHEAD = 32, SAMPLE = 16384, SLACK = GW_TOPK_STEP + GW_TOPK_SURPLUS, RADIX = 2048 };
+enum {
+    AHEAD = 32,
+    SAMPLE = 16384,
+    FEW = 1024,
+    SLACK = GW_TOPK_STEP + GW_TOPK_SURPLUS,
+    RADIX = 2048
+};
 
 /* Workspace: candidates and then the chosen, in order of index; cells of a histogram. */
 typedef struct selection {
@@ -84,21 +90,35 @@ typedef struct selection {
     uint64_t count;
 } selection;
 
-static uint64_t room_for(uint64_t kept, uint64_t count)
+/* How a limit is guessed: of `taken` numbers, the magnitude of rank `rank`. It is reached by `kept` of all numbers
+ * and, but for one case in ten thousand, by no more than `room`. The standard deviation of a count is its root. */
+typedef struct sampling {
+    uint64_t taken, rank, room;
+} sampling;
+
+static sampling sampling_of(uint64_t kept, uint64_t count)
 {
-    const uint64_t room = kept + kept / 2 + 8 * (uint64_t)sqrt((double)kept) + 4096;
-    return room < count ? room : count;
+    const uint64_t least = kept + kept / 2 + 8 * (uint64_t)sqrt((double)kept) + 4096;
+    /* from here on one number more costs about as much as the candidates that it saves */
+    const double enough = cbrt((double)count * (double)kept);
+    const uint64_t fits = least + SLACK < SAMPLE ? least + SLACK : SAMPLE;
+    const uint64_t taken = enough < FEW ? FEW : enough < (double)fits ? (uint64_t)enough : fits;
+    const double expected = count != 0 ? (double)taken * (double)kept / (double)count : 0;
+    const double rank = floor(expected + 4 * sqrt(expected) + 4);
+    const double most = (rank + 4 * sqrt(rank) + 4) * (double)count / (double)taken;
+    const uint64_t room = most > (double)least ? (uint64_t)most : least;
+    return (sampling){taken, (uint64_t)rank, room < count ? room : count};
 }
 
 static uint64_t select_bytes(const gw_params *p, uint64_t count)
 {
-    const uint64_t room = room_for(gw_values_kept(p, count), count);
+    const uint64_t room = sampling_of(gw_values_kept(p, count), count).room;
     return (room + SLACK) * (sizeof(uint32_t) + sizeof(float)) + RADIX * sizeof(uint32_t);
 }
 
 static selection selection_in(void *workspace, uint64_t kept, uint64_t count)
 {
-    selection s = {.room = room_for(kept, count), .cells = workspace};
+    selection s = {.room = sampling_of(kept, count).room, .cells = workspace};
     s.index = s.cells + RADIX;
     s.value = (float *)(void *)(s.index + s.room + SLACK);
     return s;
@@ -150,8 +170,9 @@ static uint32_t guess_limit(const selection *s, const gw_source *source, uint64_
         return 0;
     }
     const gw_random_pair k = {0x6A09E667u, 0xBB67AE85u};
-    float *sample = s->value; /* room is at least 4096, and SAMPLE fits below */
-    const uint64_t taken = s->room + SLACK < SAMPLE ? s->room + SLACK : SAMPLE;
+    const sampling how = sampling_of(kept, source->count);
+    const uint64_t taken = how.taken;
+    float *sample = s->value;                      /* has room for them */
     for (uint64_t j = 0; j < taken + AHEAD; j++) { /* asked for first, read some numbers later */
         const uint64_t stratum = j * SAMPLE / taken * stride;
         if (j < taken) {
@@ -165,14 +186,12 @@ static uint32_t guess_limit(const selection *s, const gw_source *source, uint64_
                 gw_source_one(source, before + gw_random_word(k, (uint32_t)(j - AHEAD)) % stride);
         }
     }
-    const double expected = (double)taken * (double)kept / (double)source->count;
-    const uint64_t rank = (uint64_t)(expected + 4 * sqrt(expected) + 4);
-    if (rank >= taken) {
+    if (how.rank >= taken) {
         return 0;
     }
     uint64_t above;
     const selection among = {.cells = s->cells, .value = sample, .count = taken};
-    return kth_magnitude(&among, NULL, rank, &above);
+    return kth_magnitude(&among, NULL, how.rank, &above);
 }
 
 /* Collects all that reach `limit`; 0 if there are more than fit. Reads, and with feedback sums,

@@ -1,6 +1,5 @@
 /* Collectives of numbers, composed of bytes: pieces to their owners, an ordered sum there, the sums to
  * whom they belong. docs/routes.md, "Sums": ((x0 + x1) + x2) + …, in member order, whatever arrives first. */
-#include "base/divide.h"
 #include "coll/exchange.h"
 
 #include <string.h>
@@ -72,10 +71,7 @@ static void sum_here(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t 
                 x->convert->add(GW_F32, from, block, n);
             }
         }
-        if (divisor != 1) {
-            (void)gw_divide(block, n, divisor);
-        }
-        memcpy(own + at, block, n * sizeof *block);
+        (void)x->convert->divide(own + at, block, n, divisor, 0);
     }
 }
 
