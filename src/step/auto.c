@@ -242,7 +242,14 @@ static gw_status send_window(gw_step_auto *u, uint64_t number, gw_why *why)
 {
     gw_step *s = u->step;
     gw_comm *comm = s->side;
-    double *say = u->say;
+    double *say = u->say, link = 0;
+    if (u->watched != 0 && u->decisions != 0 && !u->base->live) { /* the same on all ranks */
+        const gw_status looked = gw_auto_cluster_glance(u, &link, why);
+        if (looked != GW_OK) {
+            return looked;
+        }
+    }
+    say[GW_SAY_LINK] = link;
     say[GW_SAY_SECONDS] = gw_auto_median(u->times, u->n_times >= 3 ? u->n_times : 0);
     say[GW_SAY_LOSS] = u->told != 0 ? u->loss / u->told : (double)NAN;
     say[GW_SAY_TOLD] = u->told != 0;
@@ -267,8 +274,19 @@ static gw_status send_window(gw_step_auto *u, uint64_t number, gw_why *why)
     return status;
 }
 
+/* Where ranks wait for a core some see a link slower than it is, none sees it faster. */
+static double faster_link(gw_step_auto *u)
+{
+    const uint32_t ranks = u->step->config.comm->ranks;
+    for (uint32_t r = 0; r < ranks; r++) {
+        u->probe_said[r] = u->said[(size_t)r * GW_SAY + GW_SAY_LINK];
+    }
+    (void)gw_auto_median(u->probe_said, ranks);
+    return u->probe_said[ranks / 2];
+}
+
 /* Means over ranks. */
-static gw_auto_seen sum_up_window(const gw_step_auto *u)
+static gw_auto_seen sum_up_window(gw_step_auto *u)
 {
     const uint32_t ranks = u->step->config.comm->ranks;
     double mean[GW_SAY_SKETCH] = {0}, noise = 0, squares = 0;
@@ -284,7 +302,8 @@ static gw_auto_seen sum_up_window(const gw_step_auto *u)
                           .told = mean[GW_SAY_TOLD] == 1,
                           .bad = (uint32_t)u->said[GW_SAY_BAD],
                           .noise = noise,
-                          .squares = squares};
+                          .squares = squares,
+                          .link = faster_link(u)};
 }
 
 /* What all ranks said of the window before this step. */

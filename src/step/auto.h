@@ -53,6 +53,7 @@ typedef struct gw_auto_seen {
     uint32_t bad; /* steps with something non-finite */
     double noise,
         squares; /* of a rank's gradients: their variance over ranks, their squared norm */
+    double link; /* times as fast as it was, as half of the ranks saw it; 0: not known */
 } gw_auto_seen;
 
 /* What the rules remember. No clock, no words with others: equal windows give equal verdicts. */
@@ -73,6 +74,7 @@ typedef struct gw_auto_judge {
     int fallen; /* back to dense, for this reason; -1: not */
     uint64_t fallen_at;
     uint32_t clean; /* windows since with all finite */
+    uint32_t wide;  /* windows in a row with a much faster link */
 } gw_auto_judge;
 
 enum { GW_AUTO_NO_REASON = -1 };
@@ -91,7 +93,7 @@ double gw_auto_noise_ratio(const gw_auto_judge *j, double lost);
 /* ---- the whole ---- */
 
 /* What a rank says of a window. */
-enum { GW_SAY_SECONDS, GW_SAY_LOSS, GW_SAY_TOLD, GW_SAY_BAD, GW_SAY_SKETCH };
+enum { GW_SAY_SECONDS, GW_SAY_LOSS, GW_SAY_TOLD, GW_SAY_BAD, GW_SAY_LINK, GW_SAY_SKETCH };
 enum { GW_SAY = GW_SAY_SKETCH + GW_AUTO_SKETCH };
 
 typedef struct gw_step_auto {
@@ -129,6 +131,7 @@ typedef struct gw_step_auto {
     uint8_t *probe; /* two buffers to measure links with */
     size_t *probe_sizes;
     double *probe_said;
+    double own_latency, own_rate; /* of the link, when it was measured, as this rank saw it */
 
     /* the round under way */
     int quick, first;
@@ -196,5 +199,7 @@ gw_status gw_auto_cluster_open(gw_step_auto *u, const gw_cluster *given, gw_why 
 gw_status gw_auto_cluster_codecs(gw_step_auto *u, gw_why *why);
 gw_status gw_auto_cluster_links(gw_step_auto *u, int short_look, gw_why *why);
 const gw_cluster_link *gw_auto_link(const gw_step_auto *u); /* the slowest there is */
+/* All ranks, between steps: by an exchange that costs next to nothing, how many times as fast that link is as it was; 0: not known. */
+gw_status gw_auto_cluster_glance(gw_step_auto *u, double *faster, gw_why *why);
 
 #endif

@@ -311,10 +311,9 @@ static double spent_here(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Seconds of the slowest rank, for an all-to-all of so many bytes to each other member; and the part of them that it had a core
- * for it, mean of the ranks. */
-static gw_status once(gw_step_auto *u, gw_comm *comm, size_t piece, double *seconds, double *share,
-                      gw_why *why)
+/* An all-to-all of so many bytes to each other member, begun together: this rank's seconds, and the part of them that it had a core for
+ * it. */
+static gw_status exchange(gw_step_auto *u, gw_comm *comm, size_t piece, double own[2], gw_why *why)
 {
     const uint32_t ranks = u->step->config.comm->ranks;
     double zero = 0;
@@ -334,7 +333,8 @@ static gw_status once(gw_step_auto *u, gw_comm *comm, size_t piece, double *seco
     if (status == GW_OK) {
         status = nap(comm, request, u->step->config.timeout, why);
     }
-    double own[2] = {gw_step_now() - begin, spent_here() - spent};
+    own[0] = gw_step_now() - begin;
+    own[1] = spent_here() - spent;
     if (status != GW_OK) {
         const gw_why said = *why;
         gw_step_fail(u->step, status, &said);
@@ -342,8 +342,19 @@ static gw_status once(gw_step_auto *u, gw_comm *comm, size_t piece, double *seco
     }
     own[1] = u->link != NULL ? 0 : fmin(own[1] / own[0], 1);
     own[0] = u->link != NULL ? u->link(u->test_context, (double)piece * (comm->ranks - 1)) : own[0];
-    status = gw_auto_gather(u, own, sizeof own, u->probe_said, why);
+    return GW_OK;
+}
+
+/* Seconds of the slowest rank and of this one, mean share of all. */
+static gw_status once(gw_step_auto *u, gw_comm *comm, size_t piece, double *seconds, double *mine,
+                      double *share, gw_why *why)
+{
+    const uint32_t ranks = u->step->config.comm->ranks;
+    double own[2] = {0};
+    gw_status status = exchange(u, comm, piece, own, why);
+    status = status == GW_OK ? gw_auto_gather(u, own, sizeof own, u->probe_said, why) : status;
     *seconds = *share = 0;
+    *mine = own[0];
     for (uint32_t r = 0; r < ranks && status == GW_OK; r++) {
         *seconds = fmax(u->probe_said[2 * (size_t)r], *seconds);
         *share += u->probe_said[2 * (size_t)r + 1] / ranks;
@@ -357,16 +368,17 @@ static gw_status measure_link(gw_step_auto *u, gw_comm *comm, uint32_t repeats,
                               gw_cluster_link *link, gw_why *why)
 {
     const size_t most = MOST_PROBE / comm->ranks;
-    double few[REPEATS], many[REPEATS], spent = 0, share = 0, shares = 0;
+    double few[REPEATS], many[REPEATS], own_few[REPEATS], own_many[REPEATS];
+    double spent = 0, share = 0, shares = 0;
     size_t piece = most / 16 > SHORT ? most / 16 : 2 * SHORT;
     uint32_t n = 0;
     gw_status status = GW_OK;
     for (int i = 0; i < REPEATS && status == GW_OK; i++) {
-        status = once(u, comm, SHORT, &few[i], &share, why);
+        status = once(u, comm, SHORT, &few[i], &own_few[i], &share, why);
     }
     const double latency = status == GW_OK ? gw_auto_median(few, REPEATS) : 0;
     while (status == GW_OK && n < repeats && (n == 0 || spent < MOST_SECONDS)) {
-        status = once(u, comm, piece, &many[n], &share, why);
+        status = once(u, comm, piece, &many[n], &own_many[n], &share, why);
         spent += many[n];
         if (n == 0 && many[0] < 8 * latency && many[0] < 0.02 && piece * 4 <= most) {
             piece *= 4;
@@ -381,6 +393,10 @@ static gw_status measure_link(gw_step_auto *u, gw_comm *comm, uint32_t repeats,
         /* where a rank's threads take turns on a core, twice the part of what is its own */
         link->cpu_share = u->cluster.cpu_workers == 0 ? fmin(2 * shares / n, 1) : 0;
         link->rate = (double)(piece - SHORT) * (comm->ranks - 1) / (longer > 1e-7 ? longer : 1e-7);
+        const double own_longer = gw_auto_median(own_many, n) - gw_auto_median(own_few, REPEATS);
+        u->own_latency = own_few[REPEATS / 2];
+        u->own_rate =
+            (double)(piece - SHORT) * (comm->ranks - 1) / (own_longer > 1e-7 ? own_longer : 1e-7);
     }
     return status;
 }
@@ -400,6 +416,32 @@ gw_status gw_auto_cluster_links(gw_step_auto *u, int short_look, gw_why *why)
     if (status == GW_OK) {
         status = measure_link(u, lane->inter, repeats, &c->inter, why);
         c->inter.rate *= c->ranks_per_node; /* all of a node at once: they share it */
+    }
+    return status;
+}
+
+/* Of the bytes that take GLANCE of a window by the link as it is known, against what this rank saw when it was measured. */
+gw_status gw_auto_cluster_glance(gw_step_auto *u, double *faster, gw_why *why)
+{
+    static const double GLANCE = 0.004, MOST = 1000;
+    const gw_lane *lane = &u->step->lanes[0].groups;
+    const gw_cluster *c = &u->cluster;
+    const int flat = c->nodes == 1 || c->ranks_per_node == 1;
+    gw_comm *comm = flat ? lane->flat : lane->inter;
+    const double rate = gw_auto_link(u)->rate / (flat ? 1 : c->ranks_per_node);
+    const double others = comm->ranks - 1;
+    const double wish = GLANCE * GW_AUTO_WINDOW * u->watch.measured_seconds * rate / others;
+    *faster = 0;
+    if (comm->ranks < 2 || !(wish > SHORT) || !(u->own_rate > 0)) {
+        return GW_OK;
+    }
+    const size_t most = MOST_PROBE / comm->ranks, piece = wish < (double)most ? (size_t)wish : most;
+    double own[2];
+    const gw_status status = exchange(u, comm, piece, own, why);
+    if (status == GW_OK) {
+        const double expected = (double)piece * others / u->own_rate;
+        const double longer = own[0] - u->own_latency;
+        *faster = MOST * longer > expected ? expected / longer : MOST;
     }
     return status;
 }

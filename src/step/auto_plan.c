@@ -163,7 +163,9 @@ static gw_status decide(gw_step_auto *u, const gw_joint_report *report, gw_why *
     d->dense_seconds = report->dense;
     d->bound_seconds = report->lower_bound;
     const int above = error > (1 + SLACK) * d->budget;
-    const int small = !above && d->predicted_seconds > (1 - LEAST_GAIN) * now;
+    /* where the link is another, what was made for it is better by any gain */
+    const double least = d->reason == GW_AUTO_FASTER ? 0 : LEAST_GAIN;
+    const int small = !above && d->predicted_seconds >= (1 - least) * now;
     d->outcome = d->changed == 0 ? GW_AUTO_SAME : small ? GW_AUTO_SMALL_GAIN : GW_AUTO_SWITCHED;
     if (d->outcome != GW_AUTO_SWITCHED) {
         memcpy(u->chosen, u->ways, u->base->n * sizeof *u->ways);

@@ -5,6 +5,7 @@
 
 static const double BAND = 0.2;          /* of a step's time */
 static const double FAR = 1.5;           /* times as long, or as short: one window is enough */
+static const double WIDE = 3;            /* times as fast a link, whatever steps take */
 static const uint32_t IN_A_ROW = 2;      /* windows */
 static const uint32_t MOST_PATIENCE = 8; /* times as many */
 static const double LEAST_ALPHA = GW_AUTO_LEAST_ALPHA, MOST_ALPHA = 4;
@@ -72,6 +73,13 @@ static int judge_time(gw_auto_judge *j, double seconds)
                                    : GW_AUTO_NO_REASON;
 }
 
+/* A plan for a slow link may hide it so well that steps do not show that it has become fast. The other way round they do. */
+static int judge_link(gw_auto_judge *j, double link)
+{
+    j->wide = link >= WIDE ? j->wide + 1 : 0;
+    return j->wide >= IN_A_ROW * j->patience ? GW_AUTO_FASTER : GW_AUTO_NO_REASON;
+}
+
 /* ---- error ---- */
 
 static int judge_noise(gw_auto_judge *j, const gw_auto_seen *w)
@@ -135,7 +143,9 @@ int gw_auto_judge_window(gw_auto_judge *j, const gw_auto_seen *w, int stale, int
         return busy ? GW_AUTO_NO_REASON : judge_fall(j, w);
     }
     const int loss = judge_loss(j, w), noise = judge_noise(j, w);
-    const int time = stale || busy ? GW_AUTO_NO_REASON : judge_time(j, w->seconds);
+    const int link = stale || busy ? GW_AUTO_NO_REASON : judge_link(j, w->link);
+    const int steps = stale || busy ? GW_AUTO_NO_REASON : judge_time(j, w->seconds);
+    const int time = steps != GW_AUTO_NO_REASON ? steps : link;
     if (w->bad >= BAD_STEPS) {
         return GW_AUTO_NON_FINITE;
     }
@@ -202,6 +212,7 @@ void gw_auto_judge_bound(gw_auto_judge *j, gw_auto_reason reason, int switched, 
     /* nothing changed: the times that were expected still are, unless time itself was the reason */
     j->calibration = switched || by_time ? (double)NAN : expected / predicted;
     j->outside = 0;
+    j->wide = 0;
     j->loud = 0;
     j->lost = lost;
 }

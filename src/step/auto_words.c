@@ -29,6 +29,10 @@ void gw_auto_say_reason(gw_step_auto *u)
         break;
     case GW_AUTO_SLOWER:
     case GW_AUTO_FASTER:
+        if (j->wide != 0) {
+            (void)snprintf(text, size, "the link has become much faster");
+            break;
+        }
         (void)snprintf(text, size, "a step took %.4g ms, not %.4g", 1e3 * u->watch.measured_seconds,
                        1e3 * expected);
         break;

@@ -257,6 +257,34 @@ static void plans_follow_the_link(void **state)
         NULL);
 }
 
+/* Steps take as long as ever, hidden behind computing, say. */
+static void hidden_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    begin(j, rank, comm);
+    (void)next_decision(all, j, rank, 0.02, 14, NO_LOSS);
+    (void)next_decision(all, j, rank, 0.02, 70, NO_LOSS);
+    const uint64_t calm = decisions(&j->ends[rank]);
+    j->fakes[rank].rate = 5e6; /* not enough to begin anew */
+    for (int i = 0; i < 45; i++) {
+        (void)take_step(j, rank, 0.02, 0);
+    }
+    RANK_TRUE(decisions(&j->ends[rank]) == calm, "a plan without a reason");
+    j->fakes[rank].rate = rank == 1 ? 20e6 : 2e9; /* the slowest counts, once it is measured */
+    const uint64_t changed = gw_step_number(j->ends[rank].step);
+    const gw_auto_decision d = next_decision(all, j, rank, 0.02, 50, NO_LOSS);
+    RANK_TRUE(d.reason == GW_AUTO_FASTER && strstr(d.text, "link") != NULL &&
+                  d.bound_at <= changed + 50 && fabs(d.link_bytes_per_second / 20e6 - 1) < 0.01,
+              "a fast link goes unnoticed");
+    steps_close(&j->ends[rank]);
+}
+
+static void links_are_looked_at(void **state)
+{
+    (void)state;
+    run(hidden_main, (gw_step_auto_config){.period = 1000}, NULL);
+}
+
 /* All measured by itself, in one line of text. */
 static void measured_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
 {
@@ -641,6 +669,7 @@ int main(void)
         cmocka_unit_test(plans_follow_the_link),
         cmocka_unit_test(begins_by_a_line_of_text),
         cmocka_unit_test(less_noise_means_less_error),
+        cmocka_unit_test(links_are_looked_at),
         cmocka_unit_test(far_below_the_limit_alpha_grows),
         cmocka_unit_test(no_layer_is_far_coarser_than_by_the_default),
         cmocka_unit_test(the_default_until_there_is_a_plan),

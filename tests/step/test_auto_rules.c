@@ -62,6 +62,31 @@ static void far_outside_one_window_is_enough(void **state)
 }
 
 /* Re-planning that changes nothing: twice as many windows each time, up to 16; a period halves it, a switch ends it. */
+static int feed_link(gw_auto_judge *j, uint64_t *step, double link)
+{
+    const gw_auto_seen w = {
+        .step = *step += 10, .seconds = 0.02, .noise = 1, .squares = 1, .link = link};
+    return gw_auto_judge_window(j, &w, 0, 0);
+}
+
+/* Though steps take what they took. */
+static void a_link_three_times_as_fast_twice_says_so(void **state)
+{
+    (void)state;
+    gw_auto_judge j = judge_of(0.010, 0);
+    uint64_t step = 0;
+    assert_int_equal(feed_link(&j, &step, 5), GW_AUTO_NO_REASON);
+    assert_int_equal(feed_link(&j, &step, 2.9), GW_AUTO_NO_REASON); /* not in a row */
+    assert_int_equal(feed_link(&j, &step, 5), GW_AUTO_NO_REASON);
+    assert_int_equal(feed_link(&j, &step, 3), GW_AUTO_FASTER);
+    gw_auto_judge_bound(&j, GW_AUTO_FASTER, 0, 0.010,
+                        0); /* in vain: twice as often the next time */
+    for (int i = 0; i < 3; i++) {
+        assert_int_equal(feed_link(&j, &step, 5), GW_AUTO_NO_REASON);
+    }
+    assert_int_equal(feed_link(&j, &step, 5), GW_AUTO_FASTER);
+}
+
 static void patience_grows_where_planning_is_in_vain(void **state)
 {
     (void)state;
@@ -280,6 +305,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(first_window_calibrates_and_two_outside_say_so),
         cmocka_unit_test(far_outside_one_window_is_enough),
+        cmocka_unit_test(a_link_three_times_as_fast_twice_says_so),
         cmocka_unit_test(patience_grows_where_planning_is_in_vain),
         cmocka_unit_test(a_plan_that_makes_steps_longer_is_seen),
         cmocka_unit_test(alpha_shrinks_and_grows_with_the_noise),
