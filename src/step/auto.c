@@ -130,6 +130,9 @@ static gw_status apply(gw_step_auto *u, uint64_t number, gw_why *why)
     }
     memcpy(u->ways, u->chosen, u->base->n * sizeof *u->ways);
     u->next.bound_at = number + 1;
+    if (u->next.outcome == GW_AUTO_SWITCHED || isnan(u->planned_rate)) {
+        u->planned_rate = u->next.link_bytes_per_second;
+    }
     u->last = u->next;
     u->decisions++;
     u->base->live = 0;

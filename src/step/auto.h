@@ -140,6 +140,8 @@ typedef struct gw_step_auto {
     char reason[112]; /* in words */
     uint64_t decisions;
     double lost; /* of the plan that will bind */
+    double
+        planned_rate; /* of the link when the plan in force was made, bytes a second; NaN: none yet */
 
     /* the window under way; the sketch is guarded by base's lock */
     uint64_t window_from;

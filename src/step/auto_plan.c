@@ -6,6 +6,7 @@
 #include <string.h>
 
 static const double LEAST_GAIN = 0.03; /* of a step, below which nothing is touched */
+static const double OTHER = 2;         /* times as fast a link, or as slow */
 static const double SLACK = 0.1;       /* of the budget: tables of one step differ from another's */
 static const double LESS = 0.8;        /* of alpha, until the noise bears the plan */
 static const double RISK = 0.25; /* of a step, which codecs have to save whose errors come late */
@@ -106,6 +107,15 @@ static double errors_of(const gw_step_auto *u, const gw_auto_way *ways, double *
     return sum;
 }
 
+static int any_late(const gw_step_auto *u, const gw_auto_way *ways)
+{
+    int late = 0;
+    for (uint32_t i = 0; i < u->base->n; i++) {
+        late |= comes_late(&ways[i].params);
+    }
+    return late;
+}
+
 static gw_status predict(gw_step_auto *u, const gw_auto_way *ways, double *seconds, gw_why *why)
 {
     for (size_t i = 0; i < u->job.n; i++) {
@@ -163,9 +173,13 @@ static gw_status decide(gw_step_auto *u, const gw_joint_report *report, gw_why *
     d->dense_seconds = report->dense;
     d->bound_seconds = report->lower_bound;
     const int above = error > (1 + SLACK) * d->budget;
-    /* where the link is another, what was made for it is better by any gain */
-    const double least = d->reason == GW_AUTO_FASTER ? 0 : LEAST_GAIN;
-    const int small = !above && d->predicted_seconds >= (1 - least) * now;
+    /* where the link is another, what is made for it is better by any gain */
+    const double moved = d->link_bytes_per_second / u->planned_rate;
+    const double least = moved > OTHER || moved < 1 / OTHER ? 0 : LEAST_GAIN;
+    /* errors that come late and no longer buy even half of what they had to */
+    const int in_vain = any_late(u, u->ways) && !any_late(u, u->chosen) &&
+                        now > (1 - RISK / 2) * d->predicted_seconds;
+    const int small = !above && !in_vain && d->predicted_seconds >= (1 - least) * now;
     d->outcome = d->changed == 0 ? GW_AUTO_SAME : small ? GW_AUTO_SMALL_GAIN : GW_AUTO_SWITCHED;
     if (d->outcome != GW_AUTO_SWITCHED) {
         memcpy(u->chosen, u->ways, u->base->n * sizeof *u->ways);
@@ -204,12 +218,8 @@ static gw_status look_twice(gw_step_auto *u, gw_joint_report *report, gw_why *wh
     const size_t size = u->base->n * sizeof *u->chosen;
     const double alpha = u->next.alpha;
     gw_joint_report other;
-    int late = 0;
     gw_status status = look(u, 1, alpha, report, why);
-    for (uint32_t i = 0; i < u->base->n; i++) {
-        late |= comes_late(&u->chosen[i].params);
-    }
-    if (status != GW_OK || !late || comes_late(&u->config.uniform)) {
+    if (status != GW_OK || !any_late(u, u->chosen) || comes_late(&u->config.uniform)) {
         return status;
     }
     const double lowered = u->next.alpha;

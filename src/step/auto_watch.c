@@ -76,7 +76,8 @@ static int judge_time(gw_auto_judge *j, double seconds)
 /* A plan for a slow link may hide it so well that steps do not show that it has become fast. The other way round they do. */
 static int judge_link(gw_auto_judge *j, double link)
 {
-    j->wide = link >= WIDE ? j->wide + 1 : 0;
+    const uint32_t counts = link >= 2 * WIDE ? IN_A_ROW : 1; /* that far one window is enough */
+    j->wide = link >= WIDE ? j->wide + counts : 0;
     return j->wide >= IN_A_ROW * j->patience ? GW_AUTO_FASTER : GW_AUTO_NO_REASON;
 }
 

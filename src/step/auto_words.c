@@ -71,7 +71,7 @@ void gw_auto_describe(gw_step_auto *u, const gw_why *failed)
         break;
     case GW_AUTO_SMALL_GAIN:
         (void)snprintf(what, sizeof what,
-                       "nothing 3 %% faster than the plan in force, %.4g ms a step, at %.4g Mbit/s",
+                       "nothing that pays beside the plan in force, %.4g ms a step, at %.4g Mbit/s",
                        ms, mbit);
         break;
     default:

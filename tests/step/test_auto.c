@@ -353,13 +353,9 @@ static double apart(steps *s, uint32_t l, uint64_t step)
     return most;
 }
 
-/* To rounds on a slow link, back on a fast one; what was held back arrives with the first step that is as it is. */
-static void late_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+/* Between numbers that are rounded, and rounds that hold back. */
+static void begin_late(ranks *all, job *j, uint32_t rank, gw_comm *comm, gw_params families[2])
 {
-    job *j = arg;
-    steps *s = &j->ends[rank];
-    gw_params families[2], params;
-    gw_route route;
     RANK_OK(gw_params_parse(&families[0], "natural:bits=8", NULL), "natural");
     RANK_OK(gw_params_parse(&families[1], "lowrank:rank=1", NULL), "lowrank");
     ranks_meet(all);
@@ -371,6 +367,16 @@ static void late_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     ranks_meet(all);
     begin(j, rank, comm);
     ranks_meet(all); /* families are rank 0's */
+}
+
+/* To rounds on a slow link, back on a fast one; what was held back arrives with the first step that is as it is. */
+static void late_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    gw_params families[2], params;
+    gw_route route;
+    begin_late(all, j, rank, comm, families);
     (void)next_decision(all, j, rank, 0.02, 14, NO_LOSS);
     RANK_OK(gw_step_planned(s->step, 0, &params, &route), "planned");
     RANK_TRUE(params.codec == families[1].codec, "what is a quarter as long is not chosen");
@@ -390,6 +396,34 @@ static void late_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     (void)take_step(j, rank, 0.002, 0);
     RANK_TRUE(apart(s, 0, step + 2) < 1e-5, "something is held back");
     steps_close(s);
+}
+
+/* A link on which it is still the fastest, but by less than half of what it had to be. */
+static void in_vain_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    gw_params families[2], params;
+    gw_route route;
+    begin_late(all, j, rank, comm, families);
+    (void)next_decision(all, j, rank, 0.02, 14, NO_LOSS);
+    (void)next_decision(all, j, rank, 0.02, 70, NO_LOSS);
+    j->fakes[rank].rate = 17e6;
+    const gw_auto_decision d = next_decision(all, j, rank, 0.02, 50, NO_LOSS);
+    RANK_OK(gw_step_planned(s->step, 0, &params, &route), "planned");
+    RANK_TRUE(d.outcome == GW_AUTO_SWITCHED && params.codec != families[1].codec,
+              "errors come late in vain");
+    steps_close(s);
+}
+
+static void what_comes_late_has_to_go_on_paying(void **state)
+{
+    (void)state;
+    if (gw_codec_find("lowrank") == NULL) {
+        print_message("skip: no lowrank in this build\n");
+        return;
+    }
+    run(in_vain_main, (gw_step_auto_config){0}, NULL);
 }
 
 static void what_came_late_is_handed_over(void **state)
@@ -674,6 +708,7 @@ int main(void)
         cmocka_unit_test(no_layer_is_far_coarser_than_by_the_default),
         cmocka_unit_test(the_default_until_there_is_a_plan),
         cmocka_unit_test(what_came_late_is_handed_over),
+        cmocka_unit_test(what_comes_late_has_to_go_on_paying),
         cmocka_unit_test(a_burst_of_nan_falls_back_to_dense),
         cmocka_unit_test(a_rising_loss_falls_back_to_dense),
         cmocka_unit_test(who_waits_early_is_not_held),

@@ -85,6 +85,8 @@ static void a_link_three_times_as_fast_twice_says_so(void **state)
         assert_int_equal(feed_link(&j, &step, 5), GW_AUTO_NO_REASON);
     }
     assert_int_equal(feed_link(&j, &step, 5), GW_AUTO_FASTER);
+    gw_auto_judge_bound(&j, GW_AUTO_FASTER, 1, 0.010, 0);
+    assert_int_equal(feed_link(&j, &step, 6), GW_AUTO_FASTER); /* so much once is enough */
 }
 
 static void patience_grows_where_planning_is_in_vain(void **state)
