@@ -423,7 +423,7 @@ gw_status gw_auto_cluster_links(gw_step_auto *u, int short_look, gw_why *why)
 /* Of the bytes that take GLANCE of a window by the link as it is known, against what this rank saw when it was measured. */
 gw_status gw_auto_cluster_glance(gw_step_auto *u, double *faster, gw_why *why)
 {
-    static const double GLANCE = 0.004, MOST = 1000;
+    static const double GLANCE = 0.0025, MOST = 1000;
     const gw_lane *lane = &u->step->lanes[0].groups;
     const gw_cluster *c = &u->cluster;
     const int flat = c->nodes == 1 || c->ranks_per_node == 1;
