@@ -187,10 +187,10 @@ static void leaves_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
 {
     end *e = calloc(1, sizeof *e);
     gw_why why = {""};
-    (void)all;
     (void)arg;
     RANK_TRUE(e != NULL, "no memory");
     open_end(e, comm);
+    ranks_meet(all); /* all agreed, or who is left would hear of it too early */
     for (uint32_t i = 0; i < (rank == 0 ? LAYERS : 1); i++) {
         post(e, i);
     }
@@ -208,6 +208,38 @@ static void a_rank_that_leaves_is_heard_of(void **state)
     run_ranks(2, leaves_main, NULL);
 }
 
+/* The message of another step: whoever gets it says so, and the others hear that all is over. */
+static void spoiled_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    end *e = calloc(1, sizeof *e);
+    gw_status *said = arg;
+    gw_why why = {""};
+    RANK_TRUE(e != NULL, "no memory");
+    open_end(e, comm);
+    ranks_meet(all);
+    for (uint32_t i = 0; i < LAYERS; i++) {
+        post(e, i);
+    }
+    said[rank] = gw_step_wait(e->s.step, NULL, &why);
+    RANK_TRUE(said[rank] == GW_ERR_PEER || (said[rank] == GW_ERR_CHECKSUM &&
+                                            strstr(why.text, "its head was changed") != NULL &&
+                                            strstr(why.text, "layer.0") != NULL),
+              why.text);
+    ranks_meet(all);
+    close_end(e);
+    free(e);
+}
+
+static void a_head_of_another_step_is_refused(void **state)
+{
+    (void)state;
+    gw_status said[2] = {GW_OK, GW_OK};
+    device_comm_spoil(gw_codec_find("natural"));
+    run_ranks(2, spoiled_main, said);
+    device_comm_spoil(NULL);
+    assert_true(said[0] == GW_ERR_CHECKSUM || said[1] == GW_ERR_CHECKSUM);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -215,6 +247,7 @@ int main(void)
         cmocka_unit_test(heads_are_written_and_compared),
         cmocka_unit_test(nothing_passes_through_the_host),
         cmocka_unit_test(a_rank_that_leaves_is_heard_of),
+        cmocka_unit_test(a_head_of_another_step_is_refused),
     };
     gw_why why = {""};
     if (gw_cuda_open(GW_TESTS_EMULATED, &cuda, &why) != GW_OK) {

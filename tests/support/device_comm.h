@@ -15,5 +15,7 @@ gw_comm *device_comm_join(gw_comm *host);
 /* Of the fake: objects that are left, and how often a group followed a stream of CUDA's; 0 of another. */
 int device_comm_live(void);
 int device_comm_followed(void);
+/* The fake's messages that begin with a head of this codec then come with one of another step; NULL: as they are. */
+void device_comm_spoil(const gw_codec *codec);
 
 #endif
