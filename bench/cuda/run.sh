@@ -38,7 +38,7 @@ build_all() {
         cflags+=(-DGW_TESTS_NO_BLAS)
     fi
     local names sources=(src/base/{arena,convert,cpu,name,pages,pool,status,why}.c
-        src/codec/{bucket,codec,cuda_load,cuda_memory,list,rounds,spec,sum,values}.c tests/support/gen.c tests/cuda/check.c tests/cuda/hostile.c)
+        src/codec/{bucket,codec,cuda_load,cuda_memory,list,rounds,spec,sum,values}.c tests/support/gen.c tests/cuda/check.c tests/cuda/due.c tests/cuda/hostile.c)
     names=$(sed -n 's/^GW_CODEC([0-9]*, *\([a-z]*\))$/\1/p' "$build/list/codec/list.def")
     local cuda=(src/codec/cuda_table.cu src/codec/cuda_runtime.cu)
     for name in $names; do
@@ -60,8 +60,8 @@ build_all() {
         [ $blas = 0 ] || libs+=(-lopenblas)
         nvcc -shared -cudart static -Xlinker --exclude-libs,ALL -o "$library" \
             $(for file in "${cuda[@]}"; do echo "$(basename "$file").o"; done)
-        core=$(ls ./*.c.o | grep -v -e check.c.o -e hostile.c.o)
-        nvcc -cudart static -o "$build/check" check.c.o hostile.c.o memory.cu.o $core "${libs[@]}"
+        core=$(ls ./*.c.o | grep -v -e check.c.o -e due.c.o -e hostile.c.o)
+        nvcc -cudart static -o "$build/check" check.c.o due.c.o hostile.c.o memory.cu.o $core "${libs[@]}"
         nvcc -cudart static -o "$build/time" time.cu.o $core "${libs[@]}"
     ) >>"$out/build.log" 2>&1 || { tail -30 "$out/build.log"; return 1; }
     say "built: $(echo $names | wc -w) codecs, ${#cuda[@]} CUDA files; spills: $(grep -c ' [1-9][0-9]* bytes spill' "$out/build.log" || true)"

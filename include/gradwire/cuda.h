@@ -36,6 +36,10 @@ typedef struct gw_cuda_source {
     void *payload; /* of any alignment; fastest at a multiple of 16 */
     size_t capacity;
     gw_cuda_result *result;
+    /* Both NULL, or of gw_cuda_due_bytes, aligned to 256: what is still to be taken off r, read with it; and off r′, written with
+     * it instead of being taken off. All zeros: nothing is. */
+    const void *due;
+    void *due_after;
 } gw_cuda_source;
 
 /* A payload in device memory. Where its size depends on data it lies in device memory too, and `size` is then the
@@ -75,6 +79,23 @@ GW_API gw_status gw_cuda_workspace(const gw_cuda *cuda, const gw_params *params,
 GW_API gw_status gw_cuda_encode(const gw_cuda *cuda, void *stream, const gw_params *params,
                                 const gw_cuda_source *tensors, size_t n, gw_workspace workspace,
                                 gw_why *why);
+
+/* What a codec that learns late what it sent (adacomp) would go over r′ again for, it can leave due: the next encoding takes it
+ * off while it reads r, to the same bits. Whoever else wants r settles it before. The bytes depend on params and count,
+ * and are a multiple of 256; 0: the codec leaves nothing due for such a tensor. Of a call's tensors that could, all or none have it. */
+GW_API gw_status gw_cuda_due_bytes(const gw_cuda *cuda, const gw_params *params, size_t count,
+                                   size_t *bytes);
+
+/* One residual, in device memory, and what is due of it. */
+typedef struct gw_cuda_debt {
+    float *residual;
+    void *due;
+    size_t count;
+} gw_cuda_debt;
+
+/* Takes off what is due, by the params that left it; nothing is then. */
+GW_API gw_status gw_cuda_settle(const gw_cuda *cuda, void *stream, const gw_params *params,
+                                const gw_cuda_debt *debts, size_t n, gw_why *why);
 
 /* Decodes a list of tensors with one set of launches. All have one dtype, one `how`, one divisor and one number of payloads.
  * Bytes that no encoder writes never lead outside of a buffer: result->status becomes GW_ERR_CORRUPT or

@@ -4,7 +4,9 @@
  *   weigh:  sums the maxima in the laid down order, and what is sent by units of tiles; a tensor's last block adds all up, chooses the
  *           form, finds where the cap cuts, and writes the header.
  *   settle: a warp a unit, the last unit first, since its r′ may still be in the cache. Writes entries or bitmap, and takes the
- *           scale off r′ where something was sent. */
+ *           scale off r′ where something was sent.
+ * Where the caller lets what was sent stay due, settle does not touch r′: the next call's survey, which reads it anyway, takes the
+ * scale off, and `owing` does it for all others who want r′. */
 #include "codec/cuda_adacomp.h"
 #include "codec/cuda_adacomp_sum.h"
 
@@ -13,6 +15,7 @@ namespace
 {
 enum { THREADS = 256, WARPS = THREADS / 32, TILE_WARPS = 2 };
 enum { RUNS = 8, PART = 1024 }; /* runs, and units, of a block of weigh */
+enum { DUE_PLANE = 256 };
 
 typedef struct state {
     uint32_t ticket, form;
@@ -23,6 +26,18 @@ typedef struct state {
     uint64_t kept;  /* elements sent */
 } state;
 
+/* What is still to be taken off r′: the scale, of the elements that the plane of what was sent marks, which lies DUE_PLANE bytes
+ * behind this; with the sign that r′ has itself, since it is still G there. */
+typedef struct due {
+    uint64_t end; /* elements from here on were not sent; 0: nothing is due */
+    float scale;
+    uint32_t reserved;
+} due;
+
+/* What a kernel does with residuals: reads and writes none; takes off what was sent before it ends; leaves it due, and takes
+ * off what the call before left. */
+enum { NO_FEEDBACK, SETTLES, OWES };
+
 /* The parts of the workspace. Of what is sent: of_tiles has how many are not their bin's first, and in the upper half how many in
  * all; counts the same of the units before, in the unit's part; parts of the parts before. */
 typedef struct places {
@@ -30,6 +45,8 @@ typedef struct places {
     double *runs;
     uint2 *counts, *parts; /* of units; one more than parts */
     uint32_t *of_tiles, *tops, *sent, *minus;
+    const due *owed; /* of r, and of r′, with which `sent` then lies; or NULL */
+    due *owes;
     uint32_t tiles, units, n_parts, n_runs;
     uint32_t weighers; /* blocks of weigh */
     uint64_t bins;
@@ -54,7 +71,7 @@ static __host__ __device__ inline places places_in(uint8_t *room, const gw_ada &
     p.n_parts = (p.units + PART - 1) / PART;
     p.bins = (count + s.bin - 1) / s.bin;
     p.n_runs = (uint32_t)((p.bins + GW_ADA_RUN - 1) / GW_ADA_RUN);
-    p.weighers = most_of(p.n_parts, (p.n_runs + RUNS - 1) / RUNS);
+    p.weighers = p.n_parts + (p.n_runs + RUNS - 1) / RUNS;
     const size_t plane = 4 * (size_t)p.tiles * s.words, runs = 256;
     const size_t sent = runs + aligned16(8 * (size_t)p.n_runs), of_tiles = sent + 2 * plane;
     const size_t counts = of_tiles + aligned16(4 * (size_t)p.tiles);
@@ -67,8 +84,27 @@ static __host__ __device__ inline places places_in(uint8_t *room, const gw_ada &
     p.counts = (uint2 *)(room + counts);
     p.parts = (uint2 *)(room + parts);
     p.tops = (uint32_t *)(room + tops);
+    p.owed = NULL;
+    p.owes = NULL;
     *bytes = tops + 4 * (size_t)p.bins;
     return p;
+}
+
+static __host__ __device__ inline uint32_t *plane_of(due *d)
+{
+    return (uint32_t *)((uint8_t *)d + DUE_PLANE);
+}
+
+/* Of a word whose first element is number `from`, the bits before `end`. */
+GW_DEVICE uint32_t cut_off(uint32_t word, uint64_t from, uint64_t end)
+{
+    return end >= from + 32 ? word : end <= from ? 0 : word & gw_bits_below((uint32_t)(end - from));
+}
+
+/* r without what was sent of it. */
+GW_DEVICE float less_sent(float r, float scale)
+{
+    return r - gw_adacomp_value(scale, gw_bits(r) >> 31);
 }
 
 #include "codec/cuda_adacomp_survey.h"
@@ -76,6 +112,8 @@ static __host__ __device__ inline places places_in(uint8_t *room, const gw_ada &
 #include "codec/cuda_adacomp_weigh.h"
 
 #include "codec/cuda_adacomp_settle.h"
+
+#include "codec/cuda_adacomp_owing.h"
 
 /* ---- small tensors ---- */
 
@@ -218,6 +256,14 @@ template <class B, class F> static uint32_t deal(B &batch, F blocks)
     return all;
 }
 
+template <int N, int FEEDBACK>
+static void (*survey_for(const gw_ada &s))(gw_select_batch<gw_ada, places, N>)
+{
+    return s.per == 1    ? survey_blocks_kernel<N, FEEDBACK>
+           : s.bins == 1 ? survey_tiles_kernel<N, FEEDBACK, 1>
+                         : survey_tiles_kernel<N, FEEDBACK, 0>;
+}
+
 template <int N>
 static void encode_group(const gw_ada &s, const gw_cuda_call *call, const gw_cuda_source *tensors,
                          const group &g)
@@ -243,13 +289,18 @@ static void encode_group(const gw_ada &s, const gw_cuda_call *call, const gw_cud
                        0,
                        0};
         b.layout[i] = places_in(g.room[i], s, t.in.count, &used);
+        if (call->due) {
+            b.layout[i].owed = (const due *)t.due;
+            b.layout[i].owes = (due *)t.due_after;
+            b.layout[i].sent = plane_of((due *)t.due_after);
+        }
     }
-    const int one = s.bins == 1, fed = call->feedback;
-    const kernel tiles = one ? (fed ? survey_tiles_kernel<N, 1, 1> : survey_tiles_kernel<N, 0, 1>)
-                             : (fed ? survey_tiles_kernel<N, 1, 0> : survey_tiles_kernel<N, 0, 0>);
-    const kernel blocks = fed ? survey_blocks_kernel<N, 1> : survey_blocks_kernel<N, 0>;
-    const kernel survey = s.per == 1 ? blocks : tiles;
-    const kernel settle = fed ? settle_kernel<N, 1> : settle_kernel<N, 0>;
+    const kernel survey = call->due        ? survey_for<N, OWES>(s)
+                          : call->feedback ? survey_for<N, SETTLES>(s)
+                                           : survey_for<N, NO_FEEDBACK>(s);
+    const kernel settle = call->due && s.bins == 1 && s.per != 1 ? settle_kernel<N, 0, 1>
+                          : call->feedback && !call->due         ? settle_kernel<N, 1, 0>
+                                                                 : settle_kernel<N, 0, 0>;
     const uint32_t warps = s.per == 1 ? 1u : (uint32_t)TILE_WARPS,
                    threads = s.per == 1 ? (uint32_t)THREADS : 32 * warps;
     const uint32_t tilings =
@@ -371,6 +422,32 @@ static gw_status encode(const gw_cuda_call *call, const gw_cuda_source *tensors,
     return gw_cuda_launched(why, "adacomp");
 }
 
+static size_t due_bytes(const double *value, size_t count)
+{
+    const gw_ada s = gw_ada_shape(value);
+    const size_t plane = 4 * (size_t)gw_ada_tiles(count, s.tile) * s.words;
+    return is_small(s, count) ? 0 : DUE_PLANE + gw_cuda_aligned(plane);
+}
+
+static gw_status settle(const gw_cuda_call *call, const gw_cuda_debt *debts, size_t n, gw_why *why)
+{
+    debt_list list;
+    list.s = gw_ada_shape(call->value);
+    for (size_t i = 0; i < n; i += MOST_DEBTS) {
+        uint32_t blocks = 0;
+        list.n = n - i < MOST_DEBTS ? (uint32_t)(n - i) : (uint32_t)MOST_DEBTS;
+        for (uint32_t j = 0; j < list.n; j++) {
+            const gw_cuda_debt &d = debts[i + j];
+            const uint64_t words = (uint64_t)gw_ada_tiles(d.count, list.s.tile) * list.s.words;
+            list.tensor[j] = {d.residual, (due *)d.due, words, blocks};
+            blocks += (uint32_t)((words + THREADS - 1) / THREADS);
+        }
+        GW_LAUNCH(owing_kernel, blocks, THREADS, 0, call->stream, list);
+        GW_LAUNCH(paid_kernel, 1, MOST_DEBTS, 0, call->stream, list);
+    }
+    return gw_cuda_launched(why, "adacomp");
+}
+
 static gw_status decode(const gw_cuda_call *call, const gw_cuda_sink *tensors, size_t n,
                         gw_why *why)
 {
@@ -400,4 +477,5 @@ static gw_status decode(const gw_cuda_call *call, const gw_cuda_sink *tensors, s
 
 } // namespace
 
-extern "C" const gw_cuda_codec gw_cuda_codec_adacomp = {workspace, encode, decode};
+extern "C" const gw_cuda_codec gw_cuda_codec_adacomp = {workspace, encode, decode, due_bytes,
+                                                        settle};

@@ -47,12 +47,6 @@ GW_DEVICE uint32_t rank_of(const bench &b, uint32_t e)
     return b.before[e / 32] + (uint32_t)__popc(b.sent[e / 32] & gw_bits_below(e % 32));
 }
 
-/* Of a word whose first element is number `from`, the bits before `end`. */
-GW_DEVICE uint32_t cut_off(uint32_t word, uint64_t from, uint64_t end)
-{
-    return end >= from + 32 ? word : end <= from ? 0 : word & gw_bits_below((uint32_t)(end - from));
-}
-
 /* Reads the planes, four words a lane. Returns how many are sent. */
 GW_DEVICE uint32_t lay_out(const bench &b, const gw_ada &s, const places &p, uint32_t first_tile,
                            uint64_t end)
@@ -364,8 +358,75 @@ GW_DEVICE void settle_unit(const gw_select_in &t, const gw_ada &s, const places 
     }
 }
 
-template <int N, int FEEDBACK>
-__global__ void __launch_bounds__(THREADS, 4)
+/* Bits of a word as entries of a single bin, from number *at of the stage on. */
+GW_DEVICE void list_bits(uint16_t *stage, uint32_t *at, uint32_t word, uint32_t minus, uint32_t e)
+{
+    for (; word != 0; word &= word - 1) {
+        const uint32_t bit = gw_lowest(word);
+        stage[(*at)++] = (uint16_t)((e + bit) | (minus >> bit & 1) << 14);
+    }
+}
+
+/* Entries where a tile is a single bin and r′ stays as it is: four lanes have a tile, and no table is needed. 0: another form, or more
+ * than `room` bytes, and nothing was written. `words` has four more. */
+GW_DEVICE int list_single_bins(const gw_select_in &t, const gw_ada &s, const places &p,
+                               uint32_t unit, uint32_t *words, uint32_t room)
+{
+    const uint32_t lane = threadIdx.x % 32, tile = unit * GW_ADA_WARP_TILES + lane / 4;
+    const uint32_t first = lane % 4 * 128; /* of the tile's elements */
+    const int there = tile < p.tiles;
+    const state at = *p.at;
+    const uint32_t extras = before_unit(p, unit).x;
+    uint4 word = make_uint4(0, 0, 0, 0), sign = word;
+    if (there) {
+        const size_t plane = (size_t)tile * s.words + lane % 4 * 4;
+        word = *(const uint4 *)(p.sent + plane);
+        sign = *(const uint4 *)(p.minus + plane);
+    }
+    const uint64_t from = (uint64_t)tile * s.tile + first;
+    if (at.end < from + 128) {
+        word.x = cut_off(word.x, from, at.end);
+        word.y = cut_off(word.y, from + 32, at.end);
+        word.z = cut_off(word.z, from + 64, at.end);
+        word.w = cut_off(word.w, from + 96, at.end);
+    }
+    const uint32_t own =
+        (uint32_t)(__popc(word.x) + __popc(word.y) + __popc(word.z) + __popc(word.w));
+    uint32_t n, of_bin = own + __shfl_xor_sync(0xFFFFFFFFu, own, 1);
+    of_bin += __shfl_xor_sync(0xFFFFFFFFu, of_bin, 2);
+    const uint32_t before = gw_warp_before(own, &n);
+    const int leads = there && lane % 4 == 0;
+    const uint32_t empty = __ballot_sync(0xFFFFFFFFu, leads && of_bin == 0);
+    const uint32_t bytes = 2 * (n + (uint32_t)__popc(empty));
+    if (at.form != GW_ADA_ENTRIES || bytes > room) {
+        return 0;
+    }
+    uint16_t *stage = (uint16_t *)words;
+    const uint32_t begin = before + (uint32_t)__popc(empty & gw_bits_below(lane / 4 * 4));
+    uint32_t i = begin;
+    list_bits(stage, &i, word.x, sign.x, first);
+    list_bits(stage, &i, word.y, sign.y, first + 32);
+    list_bits(stage, &i, word.z, sign.z, first + 64);
+    list_bits(stage, &i, word.w, sign.w, first + 96);
+    __syncwarp();
+    if (leads) {
+        if (of_bin != 0) {
+            stage[begin + of_bin - 1] |= 0x8000;
+        } else {
+            stage[begin] = 0xBFFF;
+        }
+    }
+    __syncwarp();
+    const uint64_t more = extras < at.spare ? extras : at.spare;
+    gw_copy_out(t.payload + GW_ADA_HEADER + 2 * ((uint64_t)unit * GW_ADA_WARP_TILES + more), words,
+                0, bytes, lane, 32);
+    return 1;
+}
+
+/* SPARSE: tiles are single bins of which little is sent, as feedback leaves it, and r′ stays as it is. All is light then, and more warps
+ * share the latency; the way for other units has too few registers for that, so this is not for what is dense. */
+template <int N, int FEEDBACK, int SPARSE>
+__global__ void __launch_bounds__(THREADS, SPARSE ? 6 : 4)
     settle_kernel(const __grid_constant__ gw_select_batch<gw_ada, places, N> batch)
 {
     GW_DYNAMIC_SHARED(shared);
@@ -373,7 +434,12 @@ __global__ void __launch_bounds__(THREADS, 4)
     const uint32_t which = gw_select_find(batch, &group);
     const places &p = batch.layout[which];
     const uint32_t number = group * (blockDim.x / 32) + threadIdx.x / 32;
-    if (number < p.units) { /* no barriers of the block here */
-        settle_unit<FEEDBACK>(batch.tensor[which], batch.s, p, p.units - 1 - number, shared);
+    const uint32_t unit = p.units - 1 - number;
+    if (number >= p.units || /* no barriers of the block here */
+        (SPARSE &&
+         list_single_bins(batch.tensor[which], batch.s, p, unit, bench_of(shared, batch.s).sent,
+                          4 * (bench_words(batch.s) - 4)))) {
+        return;
     }
+    settle_unit<FEEDBACK>(batch.tensor[which], batch.s, p, unit, shared);
 }

@@ -7,10 +7,52 @@ typedef struct work {
     int whole;  /* quads are aligned */
 } work;
 
+/* What the call before left due of a tile or chunk: its part of the plane. */
+typedef struct debt {
+    const uint32_t *plane;
+    uint64_t end;
+    float scale;
+} debt;
+
+template <int FEEDBACK>
+GW_DEVICE debt debt_of(const places &p, const gw_ada &s, uint32_t tile, uint32_t chunk)
+{
+    debt d = {NULL, 0, 0.0f};
+    if (FEEDBACK == OWES) {
+        const due owed = *p.owed;
+        d = {plane_of((due *)p.owed) + (size_t)tile * s.words + chunk / 32, owed.end, owed.scale};
+    }
+    return d;
+}
+
+/* Of four quads of r, which may be read so. */
+GW_DEVICE void take_off(float r[GW_OWN], const uint32_t sent[4], const debt &d, const work &w,
+                        uint32_t thread)
+{
+    const int all = d.end >= w.at + w.m;
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+        const uint32_t e = gw_quad_at<GW_IN_ROWS>(thread, q);
+        const uint32_t word = all ? sent[q] : cut_off(sent[q], w.at + e / 32 * 32, d.end);
+#pragma unroll
+        for (uint32_t c = 0; c < 4; c++) {
+            if (word >> (e % 32 + c) & 1) {
+                r[4 * q + (int)c] = less_sent(r[4 * q + (int)c], d.scale);
+            }
+        }
+    }
+}
+
 template <int FEEDBACK>
 GW_DEVICE void read_all(float g[GW_OWN], float G[GW_OWN], const gw_select_in &t, gw_dtype dtype,
-                        const work &w, uint32_t thread)
+                        const work &w, const debt &d, uint32_t thread)
 {
+    uint32_t sent[4];
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+        const uint32_t e = gw_quad_at<GW_IN_ROWS>(thread, q);
+        sent[q] = FEEDBACK == OWES && e < w.m ? d.plane[e / 32] : 0;
+    }
 #pragma unroll
     for (int q = 0; q < 4; q++) {
         const uint32_t e = gw_quad_at<GW_IN_ROWS>(thread, q), left = e < w.m ? w.m - e : 0;
@@ -18,6 +60,9 @@ GW_DEVICE void read_all(float g[GW_OWN], float G[GW_OWN], const gw_select_in &t,
         if (FEEDBACK) {
             gw_read_four(G + 4 * q, t.residual, GW_F32, w.at + e, left, w.whole && left >= 4);
         }
+    }
+    if (FEEDBACK == OWES) {
+        take_off(G, sent, d, w, thread);
     }
 #pragma unroll
     for (int i = 0; i < GW_OWN; i++) {
@@ -194,7 +239,7 @@ GW_DEVICE void survey_long(const gw_select_in &t, const gw_ada &s, gw_dtype dtyp
     for (uint32_t e = 0; e < m; e += GW_ADA_CHUNK) {
         w.at = at + e;
         w.m = m - e < GW_ADA_CHUNK ? m - e : (uint32_t)GW_ADA_CHUNK;
-        read_all<FEEDBACK>(g, G, t, dtype, w, threadIdx.x);
+        read_all<FEEDBACK>(g, G, t, dtype, w, debt_of<FEEDBACK>(p, s, tile, e), threadIdx.x);
         for (int i = 0; i < GW_OWN; i++) {
             top = larger(top, magnitude(G[i]));
         }
@@ -206,7 +251,7 @@ GW_DEVICE void survey_long(const gw_select_in &t, const gw_ada &s, gw_dtype dtyp
     for (uint32_t e = 0; e < m; e += GW_ADA_CHUNK) {
         w.at = at + e;
         w.m = m - e < GW_ADA_CHUNK ? m - e : (uint32_t)GW_ADA_CHUNK;
-        read_all<FEEDBACK>(g, G, t, dtype, w, threadIdx.x);
+        read_all<FEEDBACK>(g, G, t, dtype, w, debt_of<FEEDBACK>(p, s, tile, e), threadIdx.x);
         if (FEEDBACK) {
             write_all(G, t, w, threadIdx.x);
         }
@@ -238,7 +283,7 @@ GW_DEVICE void survey_block(const gw_select_in &t, const gw_ada &s, gw_dtype dty
     } else {
         float g[GW_OWN], G[GW_OWN];
         const work w = {at, m, s.tile % 4 == 0 && gw_quads_aligned(t, dtype)};
-        read_all<FEEDBACK>(g, G, t, dtype, w, threadIdx.x);
+        read_all<FEEDBACK>(g, G, t, dtype, w, debt_of<FEEDBACK>(p, s, tile, 0), threadIdx.x);
         if (FEEDBACK) {
             write_all(G, t, w, threadIdx.x);
         }
@@ -374,7 +419,7 @@ GW_DEVICE void survey_tile(const gw_select_in &t, const gw_ada &s, gw_dtype dtyp
     const uint64_t at = (uint64_t)tile * s.tile;
     const work w = {at, gw_span_left(t.count, at, s.tile), gw_quads_aligned(t, dtype)};
     float g[GW_OWN], G[GW_OWN];
-    read_all<FEEDBACK>(g, G, t, dtype, w, lane);
+    read_all<FEEDBACK>(g, G, t, dtype, w, debt_of<FEEDBACK>(p, s, tile, 0), lane);
     if (FEEDBACK) {
         write_all(G, t, w, lane);
     }

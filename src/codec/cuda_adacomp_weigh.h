@@ -1,29 +1,5 @@
 /* adacomp.cu's second kernel, inside of its namespace: the scale, where each tile's entries begin, the form, the header. */
 
-/* The sum of one run of maxima; negative if one is not finite. */
-GW_DEVICE void sum_runs(const places &p, uint32_t part)
-{
-    __shared__ uint32_t some[RUNS * (GW_ADA_RUN + 1)];
-    const uint64_t first = (uint64_t)part * (RUNS * GW_ADA_RUN);
-    for (uint32_t i = threadIdx.x; i < RUNS * GW_ADA_RUN; i += THREADS) {
-        some[i / GW_ADA_RUN * (GW_ADA_RUN + 1) + i % GW_ADA_RUN] =
-            first + i < p.bins ? p.tops[first + i] : 0;
-    }
-    __syncthreads();
-    const uint32_t run = part * RUNS + threadIdx.x;
-    if (threadIdx.x < RUNS && run < p.n_runs) {
-        double sum = 0;
-        uint32_t top = 0;
-#pragma unroll 8
-        for (uint32_t i = 0; i < GW_ADA_RUN; i++) {
-            const uint32_t v = some[threadIdx.x * (GW_ADA_RUN + 1) + i];
-            top = larger(top, v);
-            sum += (double)gw_float(v);
-        }
-        p.runs[run] = top < GW_INF_BITS ? sum : -1.0;
-    }
-}
-
 /* The exponent of the lowest bit that is set in x > 0. */
 GW_DEVICE int lowest_exponent(double x)
 {
@@ -41,8 +17,51 @@ GW_DEVICE double power_of_two(int exponent)
     return x;
 }
 
-/* The total of all runs, left to right, or −1. Where no addition of any order rounds, which the lowest bit of all terms
- * and their total tell, the order does not matter. */
+/* Sums of RUNS runs of maxima, a warp each, as if left to right; negative if one is not finite. Where no addition of any order rounds,
+ * which the lowest bit of all terms and their total tell, the order does not matter; else one lane does them all. */
+GW_DEVICE void sum_runs(const places &p, uint32_t part)
+{
+    const uint32_t run = part * RUNS + threadIdx.x / 32, lane = threadIdx.x % 32;
+    const uint64_t first = (uint64_t)run * GW_ADA_RUN;
+    static_assert((int)RUNS == (int)WARPS, "a warp a run");
+    if (run >= p.n_runs) {
+        return;
+    }
+    double sum = 0;
+    uint32_t v[GW_ADA_RUN / 32], top = 0;
+    int low = 2000;
+#pragma unroll
+    for (uint32_t k = 0; k < GW_ADA_RUN / 32; k++) {
+        v[k] = first + 32 * k + lane < p.bins ? p.tops[first + 32 * k + lane] : 0;
+    }
+#pragma unroll
+    for (uint32_t k = 0; k < GW_ADA_RUN / 32; k++) {
+        const double x = (double)gw_float(v[k]);
+        const int e = v[k] != 0 ? lowest_exponent(x) : 2000;
+        top = larger(top, v[k]);
+        low = e < low ? e : low;
+        sum += x;
+    }
+#pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
+        const int other = __shfl_xor_sync(0xFFFFFFFFu, low, d);
+        sum += __shfl_xor_sync(0xFFFFFFFFu, sum, d);
+        low = other < low ? other : low;
+    }
+    top = __reduce_max_sync(0xFFFFFFFFu, top);
+    if (lane != 0) {
+        return;
+    }
+    if (top != 0 && top < GW_INF_BITS && !(sum < power_of_two(low + 52))) {
+        sum = 0;
+        for (uint64_t i = first; i < first + GW_ADA_RUN && i < p.bins; i++) {
+            sum += (double)gw_float(p.tops[i]);
+        }
+    }
+    p.runs[run] = top < GW_INF_BITS ? sum : -1.0;
+}
+
+/* The total of all runs, left to right, or −1; the order matters as little. */
 GW_DEVICE double sum_all(const places &p)
 {
     __shared__ double partial[THREADS];
@@ -54,12 +73,21 @@ GW_DEVICE double sum_all(const places &p)
         lowest = 2000;
         odd = 0;
     }
-    for (uint32_t i = threadIdx.x; i < p.n_runs; i += THREADS) {
-        const double r = runs[i];
-        const int e = r > 0 ? lowest_exponent(r) : 2000;
-        bad |= r < 0;
-        low = e < low ? e : low;
-        mine += r;
+    enum { ABREAST = 8 }; /* loads under way */
+    for (uint32_t row = 0; row < p.n_runs; row += ABREAST * THREADS) {
+        double r[ABREAST];
+#pragma unroll
+        for (uint32_t a = 0; a < ABREAST; a++) {
+            const uint32_t i = row + a * THREADS + threadIdx.x;
+            r[a] = i < p.n_runs ? runs[i] : 0.0;
+        }
+#pragma unroll
+        for (uint32_t a = 0; a < ABREAST; a++) {
+            const int e = r[a] > 0 ? lowest_exponent(r[a]) : 2000;
+            bad |= r[a] < 0;
+            low = e < low ? e : low;
+            mine += r[a];
+        }
     }
     partial[threadIdx.x] = mine;
     __syncthreads();
@@ -249,6 +277,9 @@ GW_DEVICE void fit(const gw_select_in &t, const gw_ada &s, const places &p, uint
     at->scale = scale;
     at->end = end;
     at->kept = kept;
+    if (p.owes != NULL) {
+        *p.owes = {end, scale, 0};
+    }
     gw_leave_u32(t.payload, form);
     gw_leave_u32(t.payload + 4, gw_bits(scale));
     gw_leave_u64(t.payload + 8, form == GW_ADA_BITMAP ? kept : entries);
@@ -269,6 +300,9 @@ GW_DEVICE void conclude(const gw_select_in &t, const gw_ada &s, const places &p)
         return;
     }
     p.at->form = GW_ADA_NON_FINITE;
+    if (p.owes != NULL) {
+        *p.owes = {0, 0.0f, 0};
+    }
     gw_leave_u32(t.payload, GW_ADA_NON_FINITE);
     gw_leave_u32(t.payload + 4, GW_NAN_BITS);
     gw_leave_u64(t.payload + 8, 0);
@@ -284,11 +318,10 @@ __global__ void __launch_bounds__(THREADS)
     const uint32_t which = gw_select_find(batch, &part);
     const gw_select_in &t = batch.tensor[which];
     const places &p = batch.layout[which];
-    if (part * RUNS < p.n_runs) {
-        sum_runs(p, part);
-    }
     if (part < p.n_parts) {
         scan_part(p, batch.s, part);
+    } else {
+        sum_runs(p, part - p.n_parts);
     }
     __threadfence();
     __syncthreads();

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* Raised whenever something in this file changes: a library of another version is refused. */
-#define GW_CUDA_TABLE_VERSION 3
+#define GW_CUDA_TABLE_VERSION 4
 #define GW_CUDA_TABLE_SYMBOL  "gw_cuda_library"
 
 /* What all tensors of a call share. The core has checked all of it, and every pointer and size of the lists. */
@@ -22,6 +22,7 @@ typedef struct gw_cuda_call {
     const double *value; /* the codec's parameters, GW_PARAMS_MAX of them */
     gw_dtype dtype;
     int feedback;        /* encode only */
+    int due;             /* encode only: tensors for which due_bytes is not 0 have it */
     size_t grain;        /* gw_codec_grain */
     const size_t *bytes; /* gw_payload_bound of each tensor */
     gw_workspace workspace;
@@ -35,6 +36,9 @@ typedef struct gw_cuda_codec {
                         gw_why *why);
     gw_status (*decode)(const gw_cuda_call *call, const gw_cuda_sink *tensors, size_t n,
                         gw_why *why);
+    /* Both NULL: the codec leaves nothing due. */
+    size_t (*due_bytes)(const double *value, size_t count);
+    gw_status (*settle)(const gw_cuda_call *call, const gw_cuda_debt *debts, size_t n, gw_why *why);
 } gw_cuda_codec;
 
 /* What cuda.h says of memory, streams and events, for one device; arguments are checked. */

@@ -96,6 +96,31 @@ gw_status gw_cuda_workspace(const gw_cuda *cuda, const gw_params *params, gw_dty
     return GW_OK;
 }
 
+/* Only codecs that select leave something due, and these take no longer tensors. */
+static size_t due_of(const gw_cuda_codec *codec, const gw_params *params, size_t count)
+{
+    return codec->due_bytes != NULL && count <= UINT32_MAX ? codec->due_bytes(params->value, count)
+                                                           : 0;
+}
+
+gw_status gw_cuda_due_bytes(const gw_cuda *cuda, const gw_params *params, size_t count,
+                            size_t *bytes)
+{
+    const gw_cuda_codec *codec = NULL;
+    const gw_status status = find_codec(cuda, params, &codec, NULL);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (bytes == NULL) {
+        return GW_ERR_ARG;
+    }
+    if (count > SIZE_MAX / 64) {
+        return GW_ERR_RANGE;
+    }
+    *bytes = due_of(codec, params, count);
+    return GW_OK;
+}
+
 /* Tensors that one call of a codec's own takes; longer lists go in parts, so that sizes need no allocation. */
 enum { AT_ONCE = 512 };
 
@@ -118,6 +143,11 @@ static gw_status check_tensor(const gw_tensor *t, gw_dtype dtype, const gw_cuda_
 static gw_status check_source(const gw_params *params, const gw_cuda_source *s,
                               const gw_cuda_source *first, size_t *bytes)
 {
+    if ((s->due == NULL) != (s->due_after == NULL) ||
+        (s->due != NULL && (s->due == s->due_after || s->residual == NULL ||
+                            ((uintptr_t)s->due | (uintptr_t)s->due_after) % 256 != 0))) {
+        return GW_ERR_ARG;
+    }
     const size_t grain = gw_codec_grain(params);
     if (check_tensor(&s->in, first->in.dtype, s->result) != GW_OK ||
         (s->residual == NULL) != (s->residual_after == NULL) ||
@@ -223,17 +253,30 @@ static void step_over(part *p, const gw_params *params, uint64_t count)
     }
 }
 
+/* Of the tensors that can leave something due, all do what the first does; *seen counts them. */
+static gw_status check_due(part *p, const gw_params *params, const gw_cuda_source *s, size_t *seen)
+{
+    const int owes = s->due != NULL;
+    if (due_of(p->codec, params, s->in.count) == 0) {
+        return owes ? GW_ERR_ARG : GW_OK;
+    }
+    p->call.due = (*seen)++ == 0 ? owes : p->call.due;
+    return owes == p->call.due ? GW_OK : GW_ERR_ARG;
+}
+
 gw_status gw_cuda_encode(const gw_cuda *cuda, void *stream, const gw_params *params,
                          const gw_cuda_source *tensors, size_t n, gw_workspace workspace,
                          gw_why *why)
 {
     part p;
     gw_status status = prepare(&p, cuda, stream, params, tensors, n, workspace, why);
-    size_t need = 0;
+    size_t need = 0, may_owe = 0;
     for (size_t i = 0; status == GW_OK && i < n; i++) {
         p.call.dtype = tensors->in.dtype;
         p.call.feedback = tensors->residual != NULL;
         status = say(why, check_source(params, &tensors[i], tensors, &p.bytes[0]), i);
+        status =
+            status == GW_OK ? say(why, check_due(&p, params, &tensors[i], &may_owe), i) : status;
         need += status == GW_OK ? need_of(&p, params, tensors[i].in.count) : 0;
     }
     status = status == GW_OK ? check_room(need, workspace, why) : status;
@@ -273,4 +316,19 @@ gw_status gw_cuda_decode(const gw_cuda *cuda, void *stream, const gw_params *par
         }
     }
     return status;
+}
+
+gw_status gw_cuda_settle(const gw_cuda *cuda, void *stream, const gw_params *params,
+                         const gw_cuda_debt *debts, size_t n, gw_why *why)
+{
+    part p;
+    const gw_status status = prepare(&p, cuda, stream, params, debts, n, (gw_workspace){0}, why);
+    for (size_t i = 0; status == GW_OK && i < n; i++) {
+        const gw_cuda_debt *d = &debts[i];
+        if (due_of(p.codec, params, d->count) == 0 || d->residual == NULL || d->due == NULL ||
+            (uintptr_t)d->residual % sizeof(float) != 0 || (uintptr_t)d->due % 256 != 0) {
+            return say(why, GW_ERR_ARG, i);
+        }
+    }
+    return status == GW_OK && n != 0 ? p.codec->settle(&p.call, debts, n, why) : status;
 }

@@ -41,4 +41,4 @@ gw_status decode(const gw_cuda_call *call, const gw_cuda_sink *tensors, size_t n
 }
 } // namespace
 
-extern "C" const gw_cuda_codec gw_cuda_codec_dither = {NULL, encode, decode};
+extern "C" const gw_cuda_codec gw_cuda_codec_dither = {NULL, encode, decode, NULL, NULL};

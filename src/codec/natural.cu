@@ -557,4 +557,4 @@ static gw_status decode(const gw_cuda_call *call, const gw_cuda_sink *tensors, s
 
 } // namespace
 
-extern "C" const gw_cuda_codec gw_cuda_codec_natural = {NULL, encode, decode};
+extern "C" const gw_cuda_codec gw_cuda_codec_natural = {NULL, encode, decode, NULL, NULL};

@@ -45,4 +45,4 @@ gw_status decode(const gw_cuda_call *call, const gw_cuda_sink *tensors, size_t n
 }
 } // namespace
 
-extern "C" const gw_cuda_codec gw_cuda_codec_ndither = {NULL, encode, decode};
+extern "C" const gw_cuda_codec gw_cuda_codec_ndither = {NULL, encode, decode, NULL, NULL};

@@ -485,4 +485,4 @@ static gw_status decode(const gw_cuda_call *call, const gw_cuda_sink *tensors, s
 
 } // namespace
 
-extern "C" const gw_cuda_codec gw_cuda_codec_topk = {workspace, encode, decode};
+extern "C" const gw_cuda_codec gw_cuda_codec_topk = {workspace, encode, decode, NULL, NULL};

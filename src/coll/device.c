@@ -105,23 +105,89 @@ void gw_there_cut(gw_arena *here, gw_arena *there, gw_exchange *x)
 
 /* ---- residuals ---- */
 
+static uint32_t pieces_of(const gw_exchange *x, const gw_move *m)
+{
+    return gw_exchange_is_additive(x) ? 1 : m->after.outer * m->after.inner;
+}
+
+static gw_range piece_of(const gw_exchange *x, const gw_move *m, uint32_t index)
+{
+    return gw_exchange_is_additive(x) ? x->program.whole
+                                      : gw_operand_piece(&m->after, x->program.grain, index);
+}
+
+/* Bytes of what may be due of a piece. */
+static size_t due_bytes(const gw_exchange *x, gw_range piece)
+{
+    size_t bytes = 0;
+    (void)gw_cuda_due_bytes(x->config.place.cuda, &x->config.params, (size_t)piece.count, &bytes);
+    return bytes;
+}
+
 static gw_status copy_now(const gw_kept *k, void *to, const void *from, uint64_t count, gw_why *why)
 {
-    const gw_status status =
-        gw_cuda_copy(k->place, NULL, to, from, (size_t)count * sizeof(float), why);
-    return status == GW_OK ? gw_cuda_wait(k->place, NULL, why) : status;
+    const gw_cuda_place at = k->of->config.place;
+    const gw_status status = gw_cuda_copy(at, NULL, to, from, (size_t)count * sizeof(float), why);
+    return status == GW_OK ? gw_cuda_wait(at, NULL, why) : status;
+}
+
+/* r as it is without what is due, piece by piece: seldom, and so without a list. */
+static gw_status settle(const gw_kept *k, gw_why *why)
+{
+    const gw_exchange *x = k->of;
+    const gw_move *m = &x->program.move[k->move];
+    const gw_cuda_place at = x->config.place;
+    int before = 0;
+    gw_status status = gw_cuda_use(at, &before, why);
+    for (uint32_t i = 0; i < pieces_of(x, m) && status == GW_OK; i++) {
+        const gw_range piece = piece_of(x, m, i);
+        const gw_cuda_debt debt = {k->r + (piece.first - m->before.range.first),
+                                   k->due + i * k->due_step, (size_t)piece.count};
+        if (due_bytes(x, piece) != 0) {
+            status = gw_cuda_settle(at.cuda, NULL, &x->config.params, &debt, 1, why);
+        }
+    }
+    const gw_status back = gw_cuda_use((gw_cuda_place){at.cuda, before}, NULL, why);
+    return status == GW_OK ? back : status;
 }
 
 static gw_status fetch(void *context, float *r, uint64_t count, gw_why *why)
 {
     const gw_kept *k = context;
-    return copy_now(k, r, k->r, count, why);
+    const gw_status status = k->due_step != 0 ? settle(k, why) : GW_OK;
+    return status == GW_OK ? copy_now(k, r, k->r, count, why) : status;
 }
 
 static gw_status put(void *context, const float *r, uint64_t count, gw_why *why)
 {
     const gw_kept *k = context;
-    return copy_now(k, k->r, r, count, why);
+    const gw_exchange *x = k->of;
+    const size_t bytes = k->due_step * pieces_of(x, &x->program.move[k->move]);
+    const gw_status status = gw_cuda_clear(x->config.place, NULL, k->due, bytes, why);
+    return status == GW_OK ? copy_now(k, k->r, r, count, why) : status;
+}
+
+static gw_status allocate(gw_kept *k, size_t bytes, gw_why *why)
+{
+    const gw_exchange *x = k->of;
+    const gw_move *m = &x->program.move[k->move];
+    const uint32_t pieces = pieces_of(x, m);
+    void *memory[4] = {NULL};
+    for (uint32_t i = 0; i < pieces; i++) {
+        const size_t step = due_bytes(x, piece_of(x, m, i));
+        k->due_step = step > k->due_step ? step : k->due_step;
+    }
+    const int n = k->due_step != 0 ? 4 : 2;
+    gw_status status = GW_OK;
+    for (int i = 0; i < n && status == GW_OK; i++) {
+        status = gw_cuda_allocate(x->config.place, i < 2 ? bytes : k->due_step * pieces, 0,
+                                  &memory[i], why);
+    }
+    k->r = memory[0];
+    k->after = memory[1];
+    k->due = memory[2];
+    k->due_after = memory[3];
+    return status;
 }
 
 gw_status gw_there_keep(gw_exchange *x, gw_why *why)
@@ -137,14 +203,9 @@ gw_status gw_there_keep(gw_exchange *x, gw_why *why)
             status = gw_feedback_keep(x->config.store, x->slot[i], NULL, why);
             continue;
         }
-        k->place = x->config.place;
-        void *r = NULL, *after = NULL;
-        status = gw_cuda_allocate(k->place, bytes, 0, &r, why);
-        if (status == GW_OK) {
-            status = gw_cuda_allocate(k->place, bytes, 0, &after, why);
-        }
-        k->r = r;
-        k->after = after;
+        k->of = x;
+        k->move = i;
+        status = allocate(k, bytes, why);
         if (status == GW_OK) {
             const gw_feedback_keeper keeper = {k, fetch, put};
             status = gw_feedback_keep(x->config.store, x->slot[i], &keeper, why);
@@ -158,7 +219,19 @@ void gw_there_free(gw_exchange *x)
     for (uint32_t i = 0; i < GW_ROUTE_MAX_STEPS; i++) {
         gw_cuda_free(x->config.place, x->there.kept[i].r, 0);
         gw_cuda_free(x->config.place, x->there.kept[i].after, 0);
+        gw_cuda_free(x->config.place, x->there.kept[i].due, 0);
+        gw_cuda_free(x->config.place, x->there.kept[i].due_after, 0);
     }
+}
+
+void gw_there_commit(gw_kept *k)
+{
+    float *const r = k->r;
+    uint8_t *const due = k->due;
+    k->r = k->after;
+    k->after = r;
+    k->due = k->due_after;
+    k->due_after = due;
 }
 
 /* ---- under way ---- */
@@ -263,6 +336,8 @@ gw_cuda_source gw_there_source(gw_exchange *x, const gw_move *m, gw_range piece,
     const uint64_t within = piece.first - m->before.range.first;
     const float *r = x->residual[x->move];
     float *after = x->residual_after[x->move];
+    const gw_kept *k = &x->there.kept[x->move];
+    const int owes = r != NULL && k->due_step != 0 && due_bytes(x, piece) != 0;
     return (gw_cuda_source){.in = {x->there.values + (piece.first - x->program.whole.first),
                                    (size_t)piece.count, GW_F32},
                             .residual = r != NULL ? r + within : NULL,
@@ -270,7 +345,9 @@ gw_cuda_source gw_there_source(gw_exchange *x, const gw_move *m, gw_range piece,
                             .key = gw_program_stream(&x->program, m, index, x->stream),
                             .payload = payload,
                             .capacity = capacity,
-                            .result = result};
+                            .result = result,
+                            .due = owes ? k->due + index * k->due_step : NULL,
+                            .due_after = owes ? k->due_after + index * k->due_step : NULL};
 }
 
 static gw_status launch_encode(gw_exchange *x, size_t n, gw_why *why)

@@ -534,9 +534,7 @@ gw_status gw_exchange_commit(gw_exchange *x, gw_why *why)
             }
         }
         if (x->slot[i] != GW_NO_SLOT && x->there.codes[i] && x->residual[i] != NULL) {
-            float *const r = x->there.kept[i].r;
-            x->there.kept[i].r = x->there.kept[i].after;
-            x->there.kept[i].after = r;
+            gw_there_commit(&x->there.kept[i]);
         }
         x->residual[i] = NULL;
         x->residual_after[i] = NULL;

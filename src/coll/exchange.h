@@ -29,10 +29,14 @@ typedef struct gw_messages {
     size_t *send_size, *send_at, *size, *at;
 } gw_messages;
 
-/* A residual in a device's memory. */
+/* A residual in a device's memory, of one move. What the codec leaves due of it lies beside: piece after piece, `due_step` bytes
+ * each; 0: nothing ever is. */
 typedef struct gw_kept {
-    gw_cuda_place place;
+    const gw_exchange *of;
+    uint32_t move;
     float *r, *after;
+    uint8_t *due, *due_after;
+    size_t due_step;
 } gw_kept;
 
 /* Of payloads and sums that stay on the device. */
@@ -181,6 +185,8 @@ void gw_there_cut(gw_arena *here, gw_arena *there, gw_exchange *x);
 /* Residuals of moves that the device codes go there, others come here. */
 gw_status gw_there_keep(gw_exchange *x, gw_why *why);
 void gw_there_free(gw_exchange *x);
+/* r′ is r from now on, and what is due of it with it. */
+void gw_there_commit(gw_kept *k);
 /* Values go where move `m` wants them; x->there.waiting if they are on their way. */
 gw_status gw_there_move(gw_exchange *x, const gw_move *m, gw_why *why);
 /* The whole result to the host, or from it; x->there.waiting. */

@@ -514,6 +514,7 @@ static void run_random(const wish *w)
         params_from(&s, known ? all_specs[index] : w->spec);
         run_scene(&s);
         if (gw_cuda_has(cuda, s.params.codec)) {
+            run_due(&s, &g);
             run_hostile(&s, &g);
             checked++;
         }

@@ -32,5 +32,7 @@ void *workspace_for(const scene *s, size_t *bytes);
 
 /* Hostile bytes into the scene's decoder. */
 void run_hostile(scene *s, gen *g);
+/* Steps of such a scene's encoder in which r′ is settled by the next one. */
+void run_due(const scene *from, gen *g);
 
 #endif

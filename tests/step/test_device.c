@@ -102,7 +102,7 @@ static int same_numbers(const steps_layer *l, const void *a, const void *b)
     return 1;
 }
 
-static void compare_twins(twins *t)
+static void compare_means(twins *t)
 {
     gw_why why = {""};
     for (uint32_t i = 0; i < t->here.n; i++) {
@@ -116,6 +116,11 @@ static void compare_twins(twins *t)
             ranks_fail(__FILE__, __LINE__, "the device has other means");
         }
     }
+}
+
+static void compare_twins(twins *t)
+{
+    compare_means(t);
     const gw_feedback_blob a = steps_save(&t->here), b = steps_save(&t->there);
     RANK_TRUE(steps_same(a, b), "the device has other residuals");
     free((void *)(uintptr_t)a.bytes);
@@ -174,6 +179,7 @@ static const steps_layer coded[] = {
     {3000, "topk:density=0.2,values=natural", "hier-gather@gpu", GW_F16},
     {3000, "adacomp:bin=50", "gather@gpu", 0},
     {3000, "adacomp:bin=50", "sra@gpu", 0},
+    {3000, "adacomp:bin=255", "hier2-gather@gpu", 0},
     {5000, "dither:bits=4,bucket=64", "hier2-sra@gpu", 0},
     {5000, "ndither:bits=4,bucket=64", "hier-sra@gpu", GW_F16},
     {900, "randk:density=0.1", "sum@gpu", GW_F16},
@@ -426,6 +432,79 @@ static void residuals_go_where_they_are_needed(void **state)
     run_ranks(2, 1, state_main, NULL);
 }
 
+/* ---- residuals of which something is still due: nobody looks at them between these steps ---- */
+
+static void one_nan(steps *s, uint32_t layer, uint64_t step)
+{
+    if (step % 4 == 0 && layer == step / 4 % 2 && s->rank == 1) {
+        ((float *)s->gradient[layer])[77] = (float)NAN;
+    }
+}
+
+static void run_unseen(twins *t, uint64_t first, uint64_t last)
+{
+    for (uint64_t step = first; step <= last; step++) {
+        post_twins(t, step, one_nan);
+        const gw_step_result r = wait_twins(t);
+        RANK_TRUE((r.non_finite != 0) == (step % 4 == 0), "a bad layer that is not seen");
+        compare_means(t);
+    }
+}
+
+static void due_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    static const steps_layer layers[] = {
+        {3000, "adacomp:bin=255", "sra@gpu", 0},
+        {3001, "adacomp:bin=700,cap=300", "hier2-gather@gpu", 0},
+        {40000, "adacomp:bin=50", "gather@gpu", 0},
+        {40000, "adacomp:bin=500", "sra@gpu", GW_BF16}, /* pieces too small to owe */
+    };
+    static const char *const next[][2] = {{"adacomp:bin=255", "gather@gpu"},
+                                          {"adacomp:bin=127,cap=300", "hier2-gather@gpu"},
+                                          {"adacomp:bin=500", "gather@gpu"},
+                                          {NULL, "dense"}};
+    const gw_step_config config = {.comm = comm, .lanes = 2, .ranks_per_node = 2};
+    gw_why why = {""};
+    twins *t = new_twins(all);
+    (void)rank;
+    (void)arg;
+    open_twins(t, &config, layers, 4);
+    run_unseen(t, 1, 5);
+    compare_twins(t);
+    run_unseen(t, 6, 8);
+    RANK_OK(gw_feedback_scale(gw_step_feedback(t->here.step), 0.37, &why), why.text);
+    RANK_OK(gw_feedback_scale(gw_step_feedback(t->there.step), 0.37, &why), why.text);
+    run_unseen(t, 9, 10);
+    const gw_feedback_blob saved = steps_save(&t->there);
+    run_unseen(t, 11, 12);
+    steps *const both[2] = {&t->here, &t->there};
+    for (int b = 0; b < 2; b++) {
+        gw_step_set_number(both[b]->step, 10);
+        steps_agree(both[b]);
+        RANK_OK(
+            gw_feedback_load(gw_step_feedback(both[b]->step), comm->ranks, &saved, 1, NULL, &why),
+            why.text);
+    }
+    run_unseen(t, 11, 13);
+    for (int b = 0; b < 2; b++) { /* other routes, other bins: by whose params is it taken off? */
+        for (uint32_t i = 0; i < 4; i++) {
+            steps_plan(both[b], i, next[i][0], next[i][1]);
+        }
+        steps_agree(both[b]);
+    }
+    run_unseen(t, 14, 15);
+    compare_twins(t);
+    free((void *)(uintptr_t)saved.bytes);
+    close_twins(t);
+    free(t);
+}
+
+static void what_is_due_is_taken_off(void **state)
+{
+    (void)state;
+    run_ranks(4, 2, due_main, NULL);
+}
+
 /* ---- half a route; levels chosen during training ---- */
 
 static void sharded_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
@@ -541,6 +620,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(same_bits_on_every_kind_of_route),
         cmocka_unit_test(small_and_bad_layers),
         cmocka_unit_test(residuals_go_where_they_are_needed),
+        cmocka_unit_test(what_is_due_is_taken_off),
         cmocka_unit_test(half_a_route),
         cmocka_unit_test(levels_are_chosen_alike),
         cmocka_unit_test(what_cannot_be_is_said),
