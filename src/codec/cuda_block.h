@@ -120,19 +120,21 @@ GW_DEVICE void gw_copies_done(void)
  * copies are done at once, relies on a barrier between whoever copies and whoever waits. */
 typedef uint64_t gw_announcement;
 
-GW_DEVICE void gw_bulk_begin(gw_announcement *a)
+/* A round ends when `threads` of them have announced what they copy, and all of it has come. */
+GW_DEVICE void gw_bulk_begin(gw_announcement *a, uint32_t threads)
 {
 #ifdef __CUDA_ARCH__
     asm volatile(
-        "mbarrier.init.shared::cta.b64 [%0], 1;\n\tfence.mbarrier_init.release.cluster;" ::"r"(
-            (uint32_t)__cvta_generic_to_shared(a))
+        "mbarrier.init.shared::cta.b64 [%0], %1;\n\tfence.mbarrier_init.release.cluster;" ::"r"(
+            (uint32_t)__cvta_generic_to_shared(a)),
+        "r"(threads)
         : "memory");
 #else
+    (void)threads;
     *a = 0;
 #endif
 }
 
-/* Begins a round. */
 GW_DEVICE void gw_bulk_expect(gw_announcement *a, uint32_t bytes)
 {
 #ifdef __CUDA_ARCH__

@@ -173,7 +173,7 @@ template <class C, class B> GW_DEVICE void gw_decode_tile(const B &batch)
 #ifdef GW_EMULATED
 enum { GW_ROLL = 4, GW_ROLL_LEAST = 2 /* tiles; a processor is slow */ };
 #else
-enum { GW_ROLL = 4, GW_ROLL_LEAST = 1024 };
+enum { GW_ROLL = 2, GW_ROLL_LEAST = 1024 };
 #endif
 
 template <int N, int P>
@@ -229,7 +229,7 @@ template <class R, class C, class B> GW_DEVICE void gw_roll(const B &batch)
 }
 
 /* The same by way of shared memory, for strings that begin anywhere: LOAD payloads of a tile are a load, and while one load is added the next
- * is on its way. R::add(sum, string) adds a whole tile's. */
+ * is on its way. r.add(sum, strings, begin) adds a whole tile's, whose first byte is there. */
 template <class B> struct gw_ring {
     const B *batch;
     uint8_t *strings;      /* of two loads */
@@ -252,7 +252,7 @@ GW_DEVICE gw_blocks gw_blocks_of(const uint8_t *payload, uint64_t from, uint32_t
     return {begin, from + end - shift > all ? end - 16 : end};
 }
 
-/* One thread starts the next load on its way to place `which`. */
+/* LOAD threads of a warp start the next load on its way to place `which`, a payload each. */
 template <int LOAD, class C, class B> GW_DEVICE void gw_ring_load(gw_ring<B> &ring, uint32_t which)
 {
     const B &batch = *ring.batch;
@@ -262,34 +262,24 @@ template <int LOAD, class C, class B> GW_DEVICE void gw_ring_load(gw_ring<B> &ri
     const uint64_t from = C::begin(batch.s, ring.at), count = batch.tensor[0].count;
     const uint64_t all =
         C::begin(batch.s, ring.whole) + C::bytes(batch.s, (uint32_t)(count - ring.whole));
-    const uint32_t bytes = C::bytes(batch.s, GW_TILE);
-    uint32_t sum = 0;
-#pragma unroll
-    for (uint32_t p = 0; p < LOAD; p++) {
-        if (ring.first + p < batch.n_payloads) {
-            const gw_blocks b = gw_blocks_of(batch.payload[ring.first + p], from, bytes, all);
-            sum += b.end - b.begin;
-        }
-    }
-    gw_bulk_expect(&ring.come[which], sum);
-#pragma unroll
-    for (uint32_t p = 0; p < LOAD; p++) {
-        if (ring.first + p < batch.n_payloads) {
-            const uint8_t *string = batch.payload[ring.first + p] + from;
-            const gw_blocks b = gw_blocks_of(batch.payload[ring.first + p], from, bytes, all);
-            const uint32_t shift = (uint32_t)(uintptr_t)string & 15;
-            uint8_t *to = ring.strings + (LOAD * which + p) * batch.stride;
-            gw_bulk_copy(to + b.begin, string - shift + b.begin, b.end - b.begin,
-                         &ring.come[which]);
+    const uint32_t bytes = C::bytes(batch.s, GW_TILE), p = threadIdx.x;
+    if (ring.first + p < batch.n_payloads) {
+        const uint8_t *payload = batch.payload[ring.first + p], *string = payload + from;
+        const gw_blocks b = gw_blocks_of(payload, from, bytes, all);
+        const uint32_t shift = (uint32_t)(uintptr_t)string & 15;
+        uint8_t *to = ring.strings + (LOAD * which + p) * batch.stride;
 #pragma unroll 1
-            for (uint32_t i = shift; i < b.begin; i++) {
-                to[i] = string[i - shift];
-            }
-#pragma unroll 1
-            for (uint32_t i = b.end; i < shift + bytes; i++) {
-                to[i] = string[i - shift];
-            }
+        for (uint32_t i = shift; i < b.begin; i++) {
+            to[i] = string[i - shift];
         }
+#pragma unroll 1
+        for (uint32_t i = b.end; i < shift + bytes; i++) {
+            to[i] = string[i - shift];
+        }
+        gw_bulk_expect(&ring.come[which], b.end - b.begin);
+        gw_bulk_copy(to + b.begin, string - shift + b.begin, b.end - b.begin, &ring.come[which]);
+    } else {
+        gw_bulk_expect(&ring.come[which], 0);
     }
     ring.first += LOAD;
     if (ring.first >= batch.n_payloads) {
@@ -306,18 +296,22 @@ template <int LOAD, class R, class C, class B> GW_DEVICE void gw_roll_by_copies(
     const uint64_t whole = t.count / GW_TILE * GW_TILE;
     uint64_t at = (uint64_t)blockIdx.x * GW_TILE;
     gw_ring<B> ring = {&batch, strings, come, at, whole, 0};
+    const R r;
     uint32_t k = 0;
     int sound = 1;
     if (threadIdx.x == 0) {
-        gw_bulk_begin(&come[0]);
-        gw_bulk_begin(&come[1]);
+        gw_bulk_begin(&come[0], LOAD);
+        gw_bulk_begin(&come[1], LOAD);
+    }
+    __syncthreads();
+    if (threadIdx.x < LOAD) {
         gw_ring_load<LOAD, C>(ring, 0);
         gw_ring_load<LOAD, C>(ring, 1);
     }
     __syncthreads();
 #pragma unroll 1
     for (; at < whole; at += (uint64_t)gridDim.x * GW_TILE) {
-        const uint64_t from = C::begin(batch.s, at);
+        const uint32_t from = gw_afresh((uint32_t)C::begin(batch.s, at));
         float sum[GW_OWN];
 #pragma unroll
         for (int i = 0; i < GW_OWN; i++) {
@@ -326,17 +320,24 @@ template <int LOAD, class R, class C, class B> GW_DEVICE void gw_roll_by_copies(
 #pragma unroll 1
         for (uint32_t first = 0; first < batch.n_payloads; first += LOAD, k++) {
             gw_bulk_wait(&come[k % 2], k / 2 % 2);
+            const uint32_t load = k % 2 * LOAD * batch.stride, left = batch.n_payloads - first;
+            const auto add = [&](uint32_t p) {
+                const uint32_t shift = ((uint32_t)(uintptr_t)batch.payload[first + p] + from) & 15;
+                sound &= r.add(sum, strings, load + p * batch.stride + shift);
+            };
+            if (left >= LOAD) {
 #pragma unroll
-            for (uint32_t p = 0; p < LOAD; p++) {
-                if (first + p < batch.n_payloads) {
-                    const uint8_t *string = batch.payload[first + p] + from;
-                    sound &= R::add(
-                        sum, {(const uint32_t *)(strings + (LOAD * (k % 2) + p) * batch.stride),
-                              8 * ((uint32_t)(uintptr_t)string & 15)});
+                for (uint32_t p = 0; p < LOAD; p++) {
+                    add(p);
+                }
+            } else {
+#pragma unroll 1
+                for (uint32_t p = 0; p < left; p++) {
+                    add(p);
                 }
             }
             __syncthreads();
-            if (threadIdx.x == 0) {
+            if (threadIdx.x < LOAD) {
                 gw_ring_load<LOAD, C>(ring, k % 2);
             }
         }

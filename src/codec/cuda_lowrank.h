@@ -8,7 +8,7 @@
 typedef struct gw_low {
     uint32_t rank;
     uint64_t cols;
-    gw_matrix alone; /* the matrix of a batch of one tensor, to decode */
+    gw_matrix first; /* of a batch's first tensor, to decode: most often others are like it */
 } gw_low;
 
 enum {
@@ -216,7 +216,8 @@ static __host__ __device__ inline uint32_t gw_low_surveys(const gw_matrix &m)
 
 template <class B> GW_DEVICE gw_matrix gw_low_matrix(const B &batch, uint64_t count)
 {
-    return batch.n == 1 ? batch.s.alone : gw_matrix_of(batch.s.rank, batch.s.cols, count);
+    return count == batch.s.first.count ? batch.s.first
+                                        : gw_matrix_of(batch.s.rank, batch.s.cols, count);
 }
 
 template <int WORDS>

@@ -66,32 +66,46 @@ GW_DEVICE float gw_low_product(const gw_low_desk &d, uint32_t p, uint32_t row, u
     return v;
 }
 
-/* Returns how many of the thread's sums are not finite. */
-template <int RANK, class B>
+/* Returns how many of the thread's sums are not finite. A thread stays in a column, so that what it has of the right factor, where there is
+ * only one payload, stays in registers; other threads have other rows, where columns are few. */
+template <int RANK, int ALONE, class B>
 GW_DEVICE uint32_t gw_low_sums(const B &batch, const gw_select_out &t, const gw_low_desk &d)
 {
-    const uint32_t count = (uint32_t)t.count, by = batch.divisor;
-    const int exact = (by & (by - 1)) == 0;
+    const uint32_t count = (uint32_t)t.count, by = batch.divisor, cols = d.cols;
+    const uint32_t wide = cols < GW_LOW_THREADS ? cols : (uint32_t)GW_LOW_THREADS;
+    const uint32_t apart = GW_LOW_THREADS / wide * cols, down = GW_LOW_THREADS / wide;
+    const uint32_t begin = threadIdx.x / wide;
+    const int exact = (by & (by - 1)) == 0, sound = d.seen[0] <= GW_LOW_NAN;
     const float factor = 1 / (float)by;
-    uint32_t row = threadIdx.x / d.cols, column = threadIdx.x - row * d.cols, bad = 0;
-    const uint32_t down = GW_LOW_THREADS / d.cols, along = GW_LOW_THREADS - down * d.cols;
+    uint32_t bad = 0;
+    for (uint32_t c = threadIdx.x - begin * wide; c < cols && begin < down; c += wide) {
+        float q[4];
+#pragma unroll
+        for (uint32_t k = 0; k < 4; k++) {
+            q[k] = RANK == 4 && ALONE ? d.factors[4 * d.rows + k * cols + c] : 0;
+        }
+        uint32_t row = begin;
 #pragma unroll 4
-    for (uint32_t i = threadIdx.x; i < count; i += GW_LOW_THREADS) {
-        float sum = batch.add ? gw_one(t.out, batch.dtype, i) : -0.0f;
-        for (uint32_t p = 0; p < d.n; p++) {
-            sum = d.seen[p] <= GW_LOW_NAN ? sum + gw_low_product<RANK>(d, p, row, column)
-                                          : gw_float(GW_NAN_BITS);
-        }
-        if (by != 1) {
-            sum = exact ? sum * factor : sum / (float)by;
-        }
-        bad += (gw_bits(sum) & GW_ABS_MASK) >= GW_INF_BITS;
-        gw_put_one(t.out, batch.dtype, i, sum);
-        row += down;
-        column += along;
-        if (column >= d.cols) {
-            column -= d.cols;
-            row++;
+        for (uint32_t i = begin * cols + c; i < count; i += apart, row += down) {
+            float sum = batch.add ? gw_one(t.out, batch.dtype, i) : -0.0f;
+            if (RANK == 4 && ALONE) {
+                const float4 l = *(const float4 *)(d.factors + 4 * row);
+                float v = l.x * q[0];
+                v = v + l.y * q[1];
+                v = v + l.z * q[2];
+                v = v + l.w * q[3];
+                sum = sound ? sum + v : gw_float(GW_NAN_BITS);
+            } else {
+                for (uint32_t p = 0; p < d.n; p++) {
+                    sum = d.seen[p] <= GW_LOW_NAN ? sum + gw_low_product<RANK>(d, p, row, c)
+                                                  : gw_float(GW_NAN_BITS);
+                }
+            }
+            if (by != 1) {
+                sum = exact ? sum * factor : sum / (float)by;
+            }
+            bad += (gw_bits(sum) & GW_ABS_MASK) >= GW_INF_BITS;
+            gw_put_one(t.out, batch.dtype, i, sum);
         }
     }
     return bad;
@@ -133,8 +147,9 @@ __global__ void __launch_bounds__(GW_LOW_THREADS, 5)
             gw_blame(t.result, GW_ERR_CORRUPT);
         }
     }
-    gw_count(&t.result->non_finite,
-             m.rank == 4 ? gw_low_sums<4>(batch, t, d) : gw_low_sums<0>(batch, t, d));
+    gw_count(&t.result->non_finite, m.rank != 4 ? gw_low_sums<0, 0>(batch, t, d)
+                                    : n == 1    ? gw_low_sums<4, 1>(batch, t, d)
+                                                : gw_low_sums<4, 0>(batch, t, d));
 }
 
 #endif

@@ -22,13 +22,39 @@ GW_DEVICE void add_codes(float sum[4], uint32_t codes, float unit)
     }
 }
 
-/* The thread's codes of a payload added; 0 if the base is none. */
+/* The thread's codes of a payload added; 0 if the base is none. What is odd changes sums where they are, so that the compiler moves none
+ * of them. */
 GW_DEVICE int add_eight(float sum[GW_OWN], const uint32_t codes[4], uint32_t base)
 {
+    const int right = base - 1 < 128;
+    const float unit = gw_float(right ? (base + 126) << GW_MANT_BITS : GW_NAN_BITS);
     uint32_t odd = 0;
 #pragma unroll
     for (int q = 0; q < 4; q++) {
         odd |= codes[q] & ~((codes[q] & 0x7F7F7F7Fu) + 0x7F7F7F7Fu); /* 0x80: not finite */
+    }
+    if ((odd & 0x80808080u) != 0) {
+#pragma unroll
+        for (int i = 0; i < GW_OWN; i++) {
+            if ((codes[i / 4] >> 8 * (i % 4) & 0xFF) == 0x80) {
+                sum[i] = gw_float(GW_NAN_BITS);
+            }
+        }
+    }
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+        add_codes(sum + 4 * q, codes[q], unit);
+    }
+    return right;
+}
+
+/* The same by branches, which is faster where a payload comes straight to registers. */
+GW_DEVICE int add_eight_apart(float sum[GW_OWN], const uint32_t codes[4], uint32_t base)
+{
+    uint32_t odd = 0;
+#pragma unroll
+    for (int q = 0; q < 4; q++) {
+        odd |= codes[q] & ~((codes[q] & 0x7F7F7F7Fu) + 0x7F7F7F7Fu);
     }
     if (base < 1 || base > 128) {
         gw_all_nan(sum);
@@ -74,9 +100,19 @@ struct eight {
 
 /* For gw_roll_by_copies. */
 struct eight_whole {
-    GW_DEVICE int add(float sum[GW_OWN], gw_string string)
+    const uint32_t first = gw_afresh(1 + gw_quad_at<GW_IN_ROWS>(threadIdx.x, 0));
+
+    __device__ __forceinline__ int add(float sum[GW_OWN], const uint8_t *strings,
+                                       uint32_t begin) const
     {
-        return eight::add(sum, string, gw_span_shared(), BLOCK);
+        const uint32_t mine = begin + first, shift = 8 * (mine & 3);
+        const uint32_t *words = (const uint32_t *)(strings + (mine & ~3u));
+        uint32_t codes[4];
+#pragma unroll
+        for (int q = 0; q < 4; q++) {
+            codes[q] = __funnelshift_r(words[32 * q], words[32 * q + 1], shift);
+        }
+        return add_eight(sum, codes, strings[begin]);
     }
 };
 
@@ -194,7 +230,7 @@ template <class B> GW_DEVICE void eight_at_once(const B &batch, uint32_t index, 
                         0xFFFFFFFFu, lane == 0 ? words[p][q + 1] : words[p][q], (int)lane + 1);
                     codes[q] = __funnelshift_r(words[p][q], next, 8 * skip[p]);
                 }
-                sound &= add_eight(sum, codes, base[p]);
+                sound &= add_eight_apart(sum, codes, base[p]);
             }
         }
     }

@@ -192,7 +192,7 @@ struct run_decode {
         const auto matrix = [&](uint64_t count) {
             return gw_matrix_of(batch.s.rank, batch.s.cols, count);
         };
-        batch.s.alone = matrix(batch.tensor[0].count);
+        batch.s.first = matrix(batch.tensor[0].count);
         uint32_t words = 0;
         uint32_t n = part.deal([&](uint64_t count) {
             const uint32_t room = gw_low_sum_room(matrix(count), batch.n_payloads);

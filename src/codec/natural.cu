@@ -216,31 +216,48 @@ GW_DEVICE uint32_t place_of(const uint8_t *to)
     return ((uint32_t)(uintptr_t)to & 127) / 4;
 }
 
-/* 16 bytes of the payload, from `line` on, out of the image. */
-GW_DEVICE void put16(uint8_t *line, const uint32_t *memory, uint32_t i, uint32_t shift)
+/* 16 bytes of the payload, number i from `line` on, out of the image, if `wanted`. By whole warps: a lane's next word is the next lane's. */
+GW_DEVICE void put16(uint8_t *line, const uint32_t *memory, uint32_t i, uint32_t shift, int wanted)
 {
     const uint4 v = ((const uint4 *)memory)[i];
-    const uint32_t next = memory[4 * i + 4];
-    __stcs((uint4 *)line + i,
-           make_uint4(__funnelshift_r(v.x, v.y, shift), __funnelshift_r(v.y, v.z, shift),
-                      __funnelshift_r(v.z, v.w, shift), __funnelshift_r(v.w, next, shift)));
+    uint32_t next = __shfl_down_sync(0xFFFFFFFFu, v.x, 1);
+    if (threadIdx.x % 32 == 31) {
+        next = memory[4 * i + 4];
+    }
+    if (wanted) {
+        __stcs((uint4 *)line + i,
+               make_uint4(__funnelshift_r(v.x, v.y, shift), __funnelshift_r(v.y, v.z, shift),
+                          __funnelshift_r(v.z, v.w, shift), __funnelshift_r(v.w, next, shift)));
+    }
 }
 
-/* A whole block's 4097 bytes, from the last of the image's first word on. */
-GW_DEVICE void put8(uint8_t *to, const uint32_t *memory)
+/* A whole block's 4097 bytes, from the last of the image's first word on. If the blocks before and behind it in memory are the thread block's too,
+ * `begun` and `goes_on`: what is in front of it in its first line is in the image, and what it has of its last is left to the next. */
+GW_DEVICE void put8(uint8_t *to, const uint32_t *memory, int begun, int goes_on)
 {
     const uint32_t me = threadIdx.x, before = (uint32_t)(uintptr_t)to & 127,
                    end = before + BLOCK + 1;
-    const uint32_t shift = 8 * (3 - before % 4), head = (0u - before) & 15;
-    if (16 * me >= before) {
-        put16(to - before, memory, me, shift);
+    const uint32_t shift = 8 * (3 - before % 4), head = begun ? 0 : (0u - before) & 15,
+                   whole = goes_on ? end / 128 * 8 : end / 16, tail = goes_on ? 0 : end % 16;
+    put16(to - before, memory, me, shift, begun || 16 * me >= before);
+    if (me / 32 == 1 && whole > THREADS) { /* at most eight more */
+        const uint32_t lane = me % 32, i = THREADS + (lane < 8 ? lane : 8);
+        put16(to - before, memory, i, shift, lane < whole - THREADS);
     }
-    if (me / 32 == 1 && me % 32 < end / 16 - THREADS) {
-        put16(to - before, memory, me - 32 + THREADS, shift);
-    }
-    if (me / 32 == 2 && me % 32 < head + end % 16) { /* around what is whole */
-        const uint32_t i = me % 32 < head ? me % 32 : BLOCK + 1 - end % 16 + me % 32 - head;
+    if (me / 32 == 2 && me % 32 < head + tail) { /* around what is whole */
+        const uint32_t i = me % 32 < head ? me % 32 : BLOCK + 1 - tail + me % 32 - head;
         to[i] = ((const uint8_t *)(memory + place_of(to)))[3 + i];
+    }
+}
+
+/* What put8 has left of a block's last line to the next block, to that one's image; and its base, 1. By one warp. */
+GW_DEVICE void carry8(uint32_t *next, const uint32_t *memory, const uint8_t *to)
+{
+    const uint32_t lane = threadIdx.x % 32, end = ((uint32_t)(uintptr_t)to & 127) + BLOCK + 1;
+    const uint32_t *from = memory + end / 128 * 32 - (end % 4 == 0) + lane;
+    if (lane <= end % 128 / 4) { /* both images' bytes are shifted, the next's by one less */
+        const uint32_t word = __funnelshift_r(from[0], from[1], 8);
+        next[lane] = lane == end % 128 / 4 ? (word & 0xFFFFFFu) | 1u << 24 : word;
     }
 }
 
@@ -251,9 +268,6 @@ GW_DEVICE void image8(uint32_t *image, const uint32_t high[GW_OWN / 2])
 #pragma unroll
     for (int q = 0; q < 4; q++) {
         image[1 + gw_quad_at<GW_IN_PAIRS>(threadIdx.x, q) / 4] = fold_small(high + 2 * q);
-    }
-    if (threadIdx.x == 0) {
-        image[0] = 1u << 24;
     }
 }
 
@@ -268,11 +282,14 @@ GW_DEVICE void encode8(uint32_t *image, float x[GW_OWN], const gw_span_shared &s
     uint32_t *const placed = image + (m == BLOCK ? place_of(to) : 0);
     int by_core = 0;
     image8(placed, high);
+    if (threadIdx.x == 0) {
+        placed[0] = 1u << 24;
+    }
     if (__syncthreads_or(large)) {
         by_core = encode_large<FEEDBACK>(placed, high, x, s, t, at, m);
     }
     if (m == BLOCK) {
-        put8(to, image);
+        put8(to, image, 0, 0);
     } else {
         gw_copy_out(to, image, 3, m == 0 ? 0 : 1 + m, threadIdx.x, THREADS);
     }
@@ -407,7 +424,7 @@ __global__ void __launch_bounds__(THREADS, 4)
 /* Without feedback a thread block goes over some blocks of the wire, reading the next before it writes one. It takes it that all
  * numbers are small; blocks where that was wrong are done again in the end. Images alternate, so that one barrier a block is
  * enough. */
-enum { STREAM = 4 };
+enum { STREAM = 2 };
 
 GW_DEVICE void widen(float x[4], uint4 raw, gw_dtype)
 {
@@ -454,12 +471,18 @@ GW_DEVICE uint32_t encode_quickly(uint32_t *image, uint32_t *image_after, const 
             image_signs(image, image9(image, high), BLOCK);
         } else {
             image8(image + place_of(to), high);
+            if (i == 0 && threadIdx.x == 0) {
+                image[place_of(to)] = 1u << 24;
+            }
         }
         __syncthreads();
         if (NINE) {
             put9(to, image, BLOCK);
         } else {
-            put8(to, image);
+            put8(to, image, i != 0, i + 1 < blocks);
+            if (threadIdx.x / 32 == WARPS - 1 && i + 1 < blocks) {
+                carry8(image_after, image, to);
+            }
         }
         uint32_t *const now = image;
         image = image_after;
