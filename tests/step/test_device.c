@@ -456,8 +456,8 @@ static void due_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     static const steps_layer layers[] = {
         {3000, "adacomp:bin=255", "sra@gpu", 0},
         {3001, "adacomp:bin=700,cap=300", "hier2-gather@gpu", 0},
-        {40000, "adacomp:bin=50", "gather@gpu", 0},
-        {40000, "adacomp:bin=500", "sra@gpu", GW_BF16}, /* pieces too small to owe */
+        {17000, "adacomp:bin=50", "gather@gpu", 0},
+        {8000, "adacomp:bin=500", "sra@gpu", GW_BF16}, /* pieces too small to owe */
     };
     static const char *const next[][2] = {{"adacomp:bin=255", "gather@gpu"},
                                           {"adacomp:bin=127,cap=300", "hier2-gather@gpu"},
