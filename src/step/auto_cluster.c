@@ -439,7 +439,7 @@ gw_status gw_auto_cluster_glance(gw_step_auto *u, double *faster, gw_why *why)
     double own[2];
     const gw_status status = exchange(u, comm, piece, own, why);
     if (status == GW_OK) {
-        const double expected = (double)piece * others / u->own_rate;
+        const double expected = (double)(piece - SHORT) * others / u->own_rate;
         const double longer = own[0] - u->own_latency;
         *faster = MOST * longer > expected ? expected / longer : MOST;
     }

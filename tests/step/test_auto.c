@@ -265,7 +265,7 @@ static void hidden_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     (void)next_decision(all, j, rank, 0.02, 14, NO_LOSS);
     (void)next_decision(all, j, rank, 0.02, 70, NO_LOSS);
     const uint64_t calm = decisions(&j->ends[rank]);
-    j->fakes[rank].rate = 5e6; /* not enough to begin anew */
+    j->fakes[rank].rate = 4e6; /* not enough to begin anew */
     for (int i = 0; i < 45; i++) {
         (void)take_step(j, rank, 0.02, 0);
     }
