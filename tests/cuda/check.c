@@ -14,7 +14,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { RANKS = 9, MOST_FRONT = 144 /* bytes in front of a payload */ };
+enum { RANKS = 9, LINE = 128 /* bytes of memory that some kernels write as one */ };
 
 gw_cuda *cuda;
 static uint64_t checked, per_codec[256];
@@ -146,8 +146,7 @@ static gw_cuda_source send(const scene *s, gen *g, tensor *t, size_t count, gw_c
 {
     const size_t width = gw_dtype_size(s->dtype);
     t->in_at = s->aligned ? 0 : width * gen_below(g, 5);
-    /* now and then anywhere in a line: some kernels write whole ones */
-    t->payload_at = s->aligned ? 0 : gen_below(g, gen_below(g, 2) ? MOST_FRONT : 17);
+    t->payload_at = s->aligned ? s->front : gen_below(g, 17);
     t->residual_at = s->aligned ? 0 : 4 * gen_below(g, 5);
     t->after_at = s->aligned ? 0 : 4 * gen_below(g, 5);
     t->d_in = device_take(t->in_at + count * width);
@@ -224,7 +223,7 @@ static void compare(const scene *s, tensor *t, size_t count, const gw_cuda_sourc
              (unsigned long long)t->report.overflowed, (unsigned long long)r->held_back,
              (unsigned long long)t->report.held_back, r->status);
     }
-    uint8_t front[MOST_FRONT];
+    uint8_t front[LINE];
     device_get(t->got, source->payload, t->bound + GUARD);
     device_get(front, t->d_payload, t->payload_at);
     compare_payload(s, t, count);
@@ -482,6 +481,27 @@ static void run_matrix(const wish *w)
     }
 }
 
+/* natural:bits=8 leaves what it has of a line to its next block: from every place in a line on, of numbers that are small, and
+ * of others, whose blocks are done again. */
+static void run_lines(const wish *w)
+{
+    for (size_t i = 0; i < ALL_SPECS; i++) {
+        for (size_t at = 0; at < LINE && strcmp(all_specs[i], "natural:bits=8") == 0; at++) {
+            scene s = {.dtype = GW_F32,
+                       .content = at % 8 != 0 ? GEN_NORMAL : (gen_content)(at / 8 % GEN_CONTENTS),
+                       .aligned = 1,
+                       .front = at,
+                       .n = 1,
+                       .count = {3 * 4096 + 5},
+                       .seed = w->seed + at};
+            if (wanted(w, i)) {
+                params_from(&s, all_specs[i]);
+                run_scene(&s);
+            }
+        }
+    }
+}
+
 static int is_known(const wish *w)
 {
     for (size_t i = 0; i < ALL_SPECS; i++) {
@@ -559,6 +579,7 @@ int main(int argc, char **argv)
     printf("seed %llu\n", (unsigned long long)w.seed);
     if (!w.none) {
         run_matrix(&w);
+        run_lines(&w);
     }
     run_random(&w);
     for (size_t i = 0; i < gw_codec_count(); i++) {

@@ -17,6 +17,7 @@ typedef struct scene {
     gw_dtype dtype;
     gen_content content;
     int feedback, in_place, aligned;
+    size_t front; /* bytes in front of the payload, where it is aligned otherwise */
     size_t n, count[LIST];
     uint64_t seed;
 } scene;
