@@ -416,24 +416,25 @@ static void in_vain_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     steps_close(s);
 }
 
-static void what_comes_late_has_to_go_on_paying(void **state)
+static void run_late(ranks_main *main)
 {
-    (void)state;
     if (gw_codec_find("lowrank") == NULL) {
         print_message("skip: no lowrank in this build\n");
         return;
     }
-    run(in_vain_main, (gw_step_auto_config){0}, NULL);
+    run(main, (gw_step_auto_config){0}, NULL);
+}
+
+static void what_comes_late_has_to_go_on_paying(void **state)
+{
+    (void)state;
+    run_late(in_vain_main);
 }
 
 static void what_came_late_is_handed_over(void **state)
 {
     (void)state;
-    if (gw_codec_find("lowrank") == NULL) {
-        print_message("skip: no lowrank in this build\n");
-        return;
-    }
-    run(late_main, (gw_step_auto_config){0}, NULL);
+    run_late(late_main);
 }
 
 /* ---- the guard ---- */
