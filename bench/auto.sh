@@ -6,6 +6,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 : "${NETLAB:?the path of netlab}" "${BUILD:=build/release}" "${DELAY:=1us}" "${BUFFER:=65536}" "${STEPS:=300}" "${EVERY:=30}" "${SEEDS:=3}" "${OUT:=build/auto}"
 : "${WAYS:=dense,cast:to=bf16,natural:bits=8,dither:bits=4,topk:density=0.01,adacomp,lowrank:rank=4,auto}"
+export NETLAB_TIMEOUT=${NETLAB_TIMEOUT:-3600} # seconds that one comparison may take
 . bench/machine.sh
 [[ $OUT = /* ]] || OUT=$PWD/$OUT
 one() { # MODEL RATE

@@ -23,7 +23,7 @@ mkdir -p "$build/core" "$out"
 build_core() {
     local cflags=(-std=c11 -O2 -fPIC -ffp-contract=off -I"$build/list" -Isrc -Iinclude -Itests) libs=(-lpthread -lm -ldl) files
     mkdir -p "$build/list/codec"
-    rm -f "$build"/core/*.o "$build/test_step_device"
+    rm -f "$build"/core/*.o "$build"/test_*
     if has_header cblas.h; then
         cp src/codec/list.def "$build/list/codec/list.def"
         cflags+=(-DGW_HAVE_CBLAS)
@@ -45,8 +45,10 @@ build_core() {
     done | xargs -P "$(nproc)" -d '\n' -n 1 bash -c
     gcc -shared -o "$build/libgradwire.so" "$build"/core/src_*.o "${libs[@]}"
     if has_header cmocka.h && has_header cblas.h; then
-        gcc "${cflags[@]}" -DGW_TESTS_EMULATED='""' -o "$build/test_step_device" tests/step/test_device.c \
-            tests/support/{device_comm,gen,ranks,steps}.c "$build"/core/src_*.o -lcmocka "${libs[@]}"
+        for test in step_device step_device_rounds coll_device_rounds; do
+            gcc "${cflags[@]}" -DGW_TESTS_EMULATED='""' -o "$build/test_$test" "tests/${test/_//test_}.c" \
+                tests/support/{device_comm,gen,ranks,steps}.c "$build"/core/src_*.o -lcmocka "${libs[@]}"
+        done
         gcc "${cflags[@]}" -shared -fvisibility=hidden -o "$build/libfake_nccl.so" tests/comm/{fake_nccl,fake_device}.c -lpthread
     fi
 }
@@ -62,7 +64,10 @@ fi
 export GRADWIRE_CUDA_LIBRARY=$build/libgradwire_cuda.so
 if [ -z "${GRADWIRE_LIBRARY:-}" ] && [ -f "$build/libgradwire.so" ]; then export GRADWIRE_LIBRARY=$build/libgradwire.so; fi
 if wanted steps && [ -x "$build/test_step_device" ]; then
-    timeout 300 "$build/test_step_device" "$GRADWIRE_CUDA_LIBRARY" 2>&1 | tee "$out/steps.txt" || failed=1
+    rm -f "$out/steps.txt"
+    for test in step_device step_device_rounds coll_device_rounds; do
+        timeout 300 "$build/test_$test" "$GRADWIRE_CUDA_LIBRARY" 2>&1 | tee -a "$out/steps.txt" || failed=1
+    done
     # payloads that stay there: several ranks over the fake NCCL, which copies between them; one over NCCL itself
     nccl=$(python3 -c 'import nvidia.nccl; print(list(nvidia.nccl.__path__)[0] + "/lib/libnccl.so.2")' 2>/dev/null || echo libnccl.so.2)
     for library in "$build/libfake_nccl.so" "$nccl"; do

@@ -44,8 +44,8 @@ typedef struct gw_exchange_config {
     /* 1: half the route, as far as where every member of the flat group has the sum of its own piece */
     int sharded;
     /* Where the values lie. In a device's memory, steps @gpu code there and their residuals stay there; for all else, sums
-     * of numbers and steps @cpu, values come to the host and go back. Bits are the same. What the device cannot do with the
-     * same bits (codecs with rounds.h, more than GW_CUDA_MAX_PAYLOADS payloads) is done as if @cpu:
+     * of numbers and steps @cpu, values come to the host and go back. Bits are the same, but for the products of codecs with
+     * rounds.h, which are near. More than GW_CUDA_MAX_PAYLOADS payloads are done as if @cpu:
      * gw_exchange_stats.coded_on says so. */
     gw_cuda_place place;
     /* 1, with a place: the lane has groups of a device's memory. Sums of numbers are then made on the device, and payloads

@@ -104,6 +104,40 @@ GW_API gw_status gw_cuda_decode(const gw_cuda *cuda, void *stream, const gw_para
                                 const gw_cuda_sink *tensors, size_t n, gw_workspace workspace,
                                 gw_why *why);
 
+/* ---- codecs whose exchange is rounds of sums: rounds.h on the device ---- */
+
+/* One exchange of one tensor, as gw_rounds; pointers are of the device, but for `params`. The caller owns all of it and
+ * keeps it until decode. Calls in the order of rounds.h, on one stream; the sums in between are anybody's. */
+typedef struct gw_cuda_rounds {
+    const gw_params *params;
+    void *stream; /* cudaStream_t */
+    gw_workspace
+        workspace; /* gw_cuda_rounds_workspace bytes, aligned to 256, for the whole exchange */
+    gw_stream key; /* seed, step, tensor: the same on all ranks */
+    gw_tensor in;
+    const float *residual; /* r and r′; both NULL without feedback */
+    float *residual_after;
+    const float *state; /* gw_rounds_state floats each */
+    float *state_after;
+    gw_cuda_result *result; /* of this rank's numbers, written by the first make */
+} gw_cuda_rounds;
+
+/* 1 if the codec's rounds have a device side. */
+GW_API int gw_cuda_has_rounds(const gw_cuda *cuda, const gw_codec *codec);
+GW_API gw_status gw_cuda_rounds_workspace(const gw_cuda *cuda, const gw_params *params,
+                                          size_t count, size_t *bytes);
+/* `own` and `sum`: gw_rounds_elements floats. Given the same sums, what is taken and decoded has the bits of gw_rounds_take and
+ * gw_rounds_decode; products that a make sums are near those of gw_rounds_make: docs/numerics.md section 10. */
+GW_API gw_status gw_cuda_rounds_make(const gw_cuda *cuda, const gw_cuda_rounds *x, unsigned round,
+                                     float *own, gw_why *why);
+GW_API gw_status gw_cuda_rounds_take(const gw_cuda *cuda, const gw_cuda_rounds *x, unsigned round,
+                                     const float *sum, gw_why *why);
+/* Over the divisor; elements of `out` that are not finite are counted in `result`. An r′ of an exchange whose result is not finite
+ * is not to be kept. */
+GW_API gw_status gw_cuda_rounds_decode(const gw_cuda *cuda, const gw_cuda_rounds *x,
+                                       const float *sum, gw_apply how, uint32_t divisor,
+                                       const gw_tensor *out, gw_cuda_result *result, gw_why *why);
+
 /* ---- memory, streams and events: what a runtime needs around the codecs ---- */
 
 /* Where something lies: a device, by its number; or with no library the host. */

@@ -49,6 +49,10 @@ GW_API gw_status gw_rounds_take(const gw_rounds *x, unsigned round, const float 
 /* `sum` is that of the last round. `out` may be in->data, unless r' lies there. */
 GW_API gw_status gw_rounds_decode(const gw_rounds *x, const float *sum, gw_apply how,
                                   gw_tensor *out);
+/* The decoded tensor over the `divisor`, in fp32: what gw_rounds_decode with GW_SET and then a division leave, in one pass over
+ * memory. *finite says whether all of it is. */
+GW_API gw_status gw_rounds_mean(const gw_rounds *x, const float *sum, uint32_t divisor,
+                                gw_tensor *out, int *finite);
 
 #ifdef __cplusplus
 }

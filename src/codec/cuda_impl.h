@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* Raised whenever something in this file changes: a library of another version is refused. */
-#define GW_CUDA_TABLE_VERSION 4
+#define GW_CUDA_TABLE_VERSION 5
 #define GW_CUDA_TABLE_SYMBOL  "gw_cuda_library"
 
 /* What all tensors of a call share. The core has checked all of it, and every pointer and size of the lists. */
@@ -40,6 +40,15 @@ typedef struct gw_cuda_codec {
     size_t (*due_bytes)(const double *value, size_t count);
     gw_status (*settle)(const gw_cuda_call *call, const gw_cuda_debt *debts, size_t n, gw_why *why);
 } gw_cuda_codec;
+
+/* The device side of a codec's rounds: <codec>_rounds.cu. Only launches; arguments are checked, and there are elements. */
+typedef struct gw_cuda_codec_rounds {
+    size_t (*workspace)(const double *value, size_t count);
+    gw_status (*make)(const gw_cuda_rounds *x, unsigned round, float *own, gw_why *why);
+    gw_status (*take)(const gw_cuda_rounds *x, unsigned round, const float *sum, gw_why *why);
+    gw_status (*decode)(const gw_cuda_rounds *x, const float *sum, gw_apply how, uint32_t divisor,
+                        const gw_tensor *out, gw_cuda_result *result, gw_why *why);
+} gw_cuda_codec_rounds;
 
 /* What cuda.h says of memory, streams and events, for one device; arguments are checked. */
 typedef struct gw_cuda_runtime {
@@ -69,6 +78,7 @@ typedef struct gw_cuda_table {
     gw_status (*probe)(gw_why *why);
     const gw_cuda_codec *(*find)(uint8_t wire_id); /* NULL: no device side */
     const gw_cuda_runtime *runtime;
+    const gw_cuda_codec_rounds *(*find_rounds)(uint8_t wire_id); /* NULL: none */
 } gw_cuda_table;
 
 struct gw_cuda {

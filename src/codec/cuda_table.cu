@@ -1,10 +1,12 @@
-/* The one symbol of libgradwire_cuda: which codecs have a device side. A codec of the list without one is a weak
+/* The one symbol of libgradwire_cuda: which codecs have a device side, and which of their rounds. A codec of the list without one is a weak
  * symbol that nobody defines. */
 #include "codec/cuda_block.h"
 
 extern "C" {
 #define GW_CODEC(id, name)                                                                         \
-    extern const gw_cuda_codec gw_cuda_codec_##name __attribute__((weak, visibility("hidden")));
+    extern const gw_cuda_codec gw_cuda_codec_##name __attribute__((weak, visibility("hidden")));   \
+    extern const gw_cuda_codec_rounds gw_cuda_rounds_##name                                        \
+        __attribute__((weak, visibility("hidden")));
 #include "codec/list.def"
 #undef GW_CODEC
 }
@@ -37,8 +39,22 @@ static const gw_cuda_codec *find(uint8_t wire_id)
     }
 }
 
+static const gw_cuda_codec_rounds *find_rounds(uint8_t wire_id)
+{
+    switch (wire_id) {
+#define GW_CODEC(id, name)                                                                         \
+    case id:                                                                                       \
+        return &gw_cuda_rounds_##name;
+#include "codec/list.def"
+#undef GW_CODEC
+    default:
+        return NULL;
+    }
+}
+
 extern "C" {
 extern const gw_cuda_runtime gw_cuda_runtime_calls __attribute__((visibility("hidden")));
 extern GW_API const gw_cuda_table gw_cuda_library;
-const gw_cuda_table gw_cuda_library = {GW_CUDA_TABLE_VERSION, probe, find, &gw_cuda_runtime_calls};
+const gw_cuda_table gw_cuda_library = {GW_CUDA_TABLE_VERSION, probe, find, &gw_cuda_runtime_calls,
+                                       find_rounds};
 }

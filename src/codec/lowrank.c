@@ -15,8 +15,9 @@ enum { HEADER = 8 };
 /* Elements of G that are worked on at once: few enough for the second-level cache, so that g + r is still
  * there when it is multiplied. */
 enum { TILE = 64 * 1024 };
-/* Columns whose factor stays in the first-level cache for all rows, at rank 4. */
-enum { STRIPE = 1024 };
+/* Columns whose factor stays in the first-level cache for a few rows, at rank 4; and how many rows: memory is walked from front
+ * to back. */
+enum { STRIPE = 1024, ROWS = 8 };
 
 static const gw_param_info params[] = {
     {"rank", "columns of the two factors", 1, 256, 4, NULL, 0},
@@ -231,12 +232,14 @@ static void product(const gw_coding *job, const gw_matrix *m, const void *left_f
 {
     const gw_lowrank_kernels *kernels = job->kernels;
     const uint8_t *left = left_factor, *right = right_factor;
-    for (uint64_t stripe = 0; stripe < m->cols; stripe += STRIPE) {
-        const uint64_t stop = m->cols - stripe < STRIPE ? m->cols : stripe + STRIPE;
-        for (uint64_t i = first / m->cols; i * m->cols < first + n; i++) {
+    const uint64_t last = first + n, stripes = (m->cols - 1) / STRIPE + 1;
+    for (uint64_t rows = first / m->cols; rows * m->cols < last; rows += ROWS) {
+        for (uint64_t k = 0; k < stripes * ROWS; k++) {
+            const uint64_t i = rows + k % ROWS, stripe = k / ROWS * STRIPE;
+            const uint64_t stop = m->cols - stripe < STRIPE ? m->cols : stripe + STRIPE;
             uint64_t from = i * m->cols + stripe, to = i * m->cols + stop;
             from = from < first ? first : from;
-            to = to > first + n ? first + n : to;
+            to = to > last ? last : to;
             if (from < to) {
                 kernels->row(left + 4 * i * m->rank, right + 4 * (from - i * m->cols), m->cols,
                              m->rank, (size_t)(to - from), how, out + (from - first));

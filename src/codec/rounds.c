@@ -6,8 +6,11 @@
 
 #include <string.h>
 
-/* fp16 and bf16 outputs go through a scratch of so many elements. */
-enum { SCRATCH = GW_SOURCE_BLOCK };
+/* Outputs that are rounded or divided on their way go through a scratch of so many elements: a few rows of a matrix, which
+ * stay in the second-level cache. */
+enum { SCRATCH = 4 * GW_SOURCE_BLOCK };
+/* Elements from which a mean is written around the cache: 4 MiB. */
+enum { PAST_CACHE = 1 << 20 };
 
 /* One call, resolved. */
 typedef struct turn {
@@ -161,6 +164,12 @@ gw_status gw_rounds_take(const gw_rounds *x, unsigned round, const float *sum)
     return GW_OK;
 }
 
+static int output_is_wrong(const gw_rounds *x, const float *sum, const gw_tensor *out)
+{
+    return sum == NULL || out == NULL || out->count != x->in->count ||
+           (out->data == NULL && out->count != 0) || gw_dtype_size(out->dtype) == 0;
+}
+
 gw_status gw_rounds_decode(const gw_rounds *x, const float *sum, gw_apply how, gw_tensor *out)
 {
     turn t;
@@ -168,9 +177,7 @@ gw_status gw_rounds_decode(const gw_rounds *x, const float *sum, gw_apply how, g
     if (status != GW_OK) {
         return status;
     }
-    if (sum == NULL || out == NULL || out->count != x->in->count ||
-        (out->data == NULL && out->count != 0) || gw_dtype_size(out->dtype) == 0 ||
-        (how != GW_SET && how != GW_ADD)) {
+    if (output_is_wrong(x, sum, out) || (how != GW_SET && how != GW_ADD)) {
         return GW_ERR_ARG;
     }
     const gw_codec_rounds *rounds = x->params->codec->rounds;
@@ -188,5 +195,31 @@ gw_status gw_rounds_decode(const gw_rounds *x, const float *sum, gw_apply how, g
         (void)t.source.convert->narrow(out->dtype, t.source.scratch, dst, n);
     }
     gw_fp_leave(caller);
+    return GW_OK;
+}
+
+gw_status gw_rounds_mean(const gw_rounds *x, const float *sum, uint32_t divisor, gw_tensor *out,
+                         int *finite)
+{
+    turn t;
+    const gw_status status = prepare(x, &t);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (output_is_wrong(x, sum, out) || out->dtype != GW_F32 || divisor == 0 || finite == NULL) {
+        return GW_ERR_ARG;
+    }
+    int bad = 0;
+    const uint32_t caller = gw_fp_enter();
+    for (size_t at = 0; at < out->count; at += SCRATCH) {
+        const size_t n = out->count - at < SCRATCH ? out->count - at : SCRATCH;
+        x->params->codec->rounds->decode(&t.job, t.own, sum, out->count, at, n, GW_SET,
+                                         t.source.scratch);
+        bad |= t.source.convert->divide((float *)out->data + at, t.source.scratch, n, divisor,
+                                        out->count >= PAST_CACHE);
+    }
+    gw_stores_done();
+    gw_fp_leave(caller);
+    *finite = !bad;
     return GW_OK;
 }

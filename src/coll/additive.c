@@ -82,7 +82,9 @@ gw_status gw_additive_decode(gw_exchange *x, int *again, gw_why *why)
         return make_round(x, why);
     }
     if (status == GW_OK) {
-        status = gw_rounds_decode(&rounds, x->numbers, GW_SET, &out);
+        status =
+            gw_rounds_mean(&rounds, x->numbers, gw_exchange_divisor(x), &out, &x->stats.finite);
+        x->divided = x->looked = 1;
     }
     return status == GW_OK
                ? GW_OK

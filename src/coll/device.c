@@ -22,7 +22,6 @@ static const gw_operand *bundle_of(const gw_move *m)
     return m->step.op == GW_OP_ENCODE ? &m->after : &m->before;
 }
 
-/* A codec with rounds is the host's: its products have another order there, so that bits would differ. */
 int gw_there_can_code(const gw_exchange *x, const gw_move *m)
 {
     const gw_params *p = &x->config.params;
@@ -67,12 +66,13 @@ gw_status gw_there_measure(gw_exchange *x, gw_why *why)
     int host =
         1; /* whether the host sees values; the last move decides where they are in the end */
     int ever = 0;
+    t->rounds = on_device(x) && gw_there_can_round(x);
     for (uint32_t i = 0; i < x->program.n_moves && on_device(x) && status == GW_OK; i++) {
         const gw_move *m = &x->program.move[i];
         const int dense = m->before.kind == GW_OPERAND_DENSE || m->after.kind == GW_OPERAND_DENSE;
-        t->codes[i] = m->step.level == 0 && device_codes(x, m);
+        t->codes[i] = m->step.level == 0 && (t->rounds || device_codes(x, m));
         if (t->codes[i]) {
-            status = measure_coding(x, m, why);
+            status = t->rounds ? gw_there_measure_rounds(x, why) : measure_coding(x, m, why);
         }
         host = m->runs && dense ? !gw_there_works(x, i) : host;
         ever |= host && m->runs && dense;
@@ -167,6 +167,11 @@ static gw_status put(void *context, const float *r, uint64_t count, gw_why *why)
     return status == GW_OK ? copy_now(k, k->r, r, count, why) : status;
 }
 
+gw_feedback_keeper gw_there_keeper(gw_kept *k)
+{
+    return (gw_feedback_keeper){k, fetch, put};
+}
+
 static gw_status allocate(gw_kept *k, size_t bytes, gw_why *why)
 {
     const gw_exchange *x = k->of;
@@ -207,11 +212,11 @@ gw_status gw_there_keep(gw_exchange *x, gw_why *why)
         k->move = i;
         status = allocate(k, bytes, why);
         if (status == GW_OK) {
-            const gw_feedback_keeper keeper = {k, fetch, put};
+            const gw_feedback_keeper keeper = gw_there_keeper(k);
             status = gw_feedback_keep(x->config.store, x->slot[i], &keeper, why);
         }
     }
-    return status;
+    return status == GW_OK && x->there.rounds ? gw_there_keep_state(x, why) : status;
 }
 
 void gw_there_free(gw_exchange *x)
@@ -222,6 +227,8 @@ void gw_there_free(gw_exchange *x)
         gw_cuda_free(x->config.place, x->there.kept[i].due, 0);
         gw_cuda_free(x->config.place, x->there.kept[i].due_after, 0);
     }
+    gw_cuda_free(x->config.place, x->there.state.r, 0);
+    gw_cuda_free(x->config.place, x->there.state.after, 0);
 }
 
 void gw_there_commit(gw_kept *k)

@@ -176,10 +176,12 @@ void gw_exchange_destroy(gw_exchange *x, int retire)
             (void)gw_feedback_keep(x->config.store, x->slot[i], NULL, NULL);
         }
     }
-    gw_there_free(x);
     if (retire && x->state_slot != GW_NO_SLOT) {
         (void)gw_feedback_retire(x->config.store, x->state_slot, NULL);
+    } else if (x->state_slot != GW_NO_SLOT) {
+        (void)gw_feedback_keep(x->config.store, x->state_slot, NULL, NULL);
     }
+    gw_there_free(x);
     free(x->own_state);
     free(x);
 }
@@ -379,7 +381,9 @@ static gw_status encode(gw_exchange *x, const gw_move *m, int *arrived, gw_why *
 {
     if (x->there.codes[x->move]) {
         x->stats.coded_on |= GW_DEVICE_GPU;
-        return x->stay.inside ? gw_stay_encode(x, m, why) : gw_there_encode(x, m, arrived, why);
+        return x->stay.inside    ? gw_stay_encode(x, m, why)
+               : x->there.rounds ? gw_there_encode_rounds(x, arrived, why)
+                                 : gw_there_encode(x, m, arrived, why);
     }
     x->stats.coded_on |= GW_DEVICE_CPU;
     return gw_exchange_is_additive(x) ? gw_additive_encode(x, m, why) : gw_bundle_encode(x, m, why);
@@ -395,8 +399,9 @@ static gw_status decode(gw_exchange *x, const gw_move *m, int *arrived, int *aga
         x->stats.coded_on |= GW_DEVICE_GPU;
         const uint32_t divisor =
             gw_exchange_is_additive(x) ? gw_exchange_divisor(x) : gw_exchange_last_divisor(x);
-        return x->stay.inside ? gw_stay_decode(x, m, divisor, why)
-                              : gw_there_decode(x, m, divisor, arrived, why);
+        return x->stay.inside    ? gw_stay_decode(x, m, divisor, why)
+               : x->there.rounds ? gw_there_decode_rounds(x, divisor, arrived, again, why)
+                                 : gw_there_decode(x, m, divisor, arrived, why);
     }
     x->looked = x->divided = !gw_exchange_is_additive(x) && last;
     x->stats.finite |= x->looked;
@@ -549,6 +554,9 @@ gw_status gw_exchange_commit(gw_exchange *x, gw_why *why)
         const float *const state = x->state;
         x->state = x->state_after;
         x->state_after = x->own_state + (state - x->own_state);
+    }
+    if (x->there.rounds) {
+        gw_there_commit(&x->there.state);
     }
     x->running = 0;
     return GW_OK;

@@ -1,6 +1,6 @@
 /* An exchange, seen from inside: exchange.c walks the moves, bundle.c ships payloads, dense.c ships and
- * sums numbers, slots.c has what outlives it, device.c is for values that lie in a device's memory, stay.c for payloads
- * and sums that stay there too. */
+ * sums numbers, slots.c has what outlives it, device.c is for values that lie in a device's memory, device_rounds.c for rounds
+ * of such, stay.c for payloads and sums that stay there too. */
 #ifndef GW_COLL_EXCHANGE_H
 #define GW_COLL_EXCHANGE_H
 
@@ -61,6 +61,8 @@ typedef struct gw_staying {
 typedef struct gw_there {
     uint8_t codes[GW_ROUTE_MAX_STEPS]; /* by move: the device codes it */
     gw_kept kept[GW_ROUTE_MAX_STEPS];  /* by move, as slots are */
+    int rounds;                        /* the device makes and takes them: it codes every move */
+    gw_kept state;                     /* then: what the codec remembers */
     size_t pieces, entries, bytes, codec_bytes, mirror_bytes;
 
     /* the run */
@@ -185,6 +187,7 @@ void gw_there_cut(gw_arena *here, gw_arena *there, gw_exchange *x);
 /* Residuals of moves that the device codes go there, others come here. */
 gw_status gw_there_keep(gw_exchange *x, gw_why *why);
 void gw_there_free(gw_exchange *x);
+gw_feedback_keeper gw_there_keeper(gw_kept *k);
 /* r′ is r from now on, and what is due of it with it. */
 void gw_there_commit(gw_kept *k);
 /* Values go where move `m` wants them; x->there.waiting if they are on their way. */
@@ -208,13 +211,22 @@ gw_cuda_sink gw_there_sink(gw_exchange *x, gw_range piece, uint32_t divisor,
 gw_status gw_there_begin(gw_exchange *x, gw_why *why);
 gw_status gw_there_end(gw_exchange *x, gw_status status, double *clock, gw_why *why);
 gw_status gw_there_take_report(gw_exchange *x, const gw_cuda_result *result, gw_why *why);
-/* The device can code the move with the host's bits, on any rank. */
+/* The device can code the move with the host's bits, on any rank: rounds are another thing. */
 int gw_there_can_code(const gw_exchange *x, const gw_move *m);
 /* The move works on values that lie there. */
 static inline int gw_there_works(const gw_exchange *x, uint32_t move)
 {
     return x->there.codes[move] || x->stay.move[move];
 }
+
+/* Rounds of sums: the same, of the codec's numbers. */
+int gw_there_can_round(const gw_exchange *x);
+gw_status gw_there_measure_rounds(gw_exchange *x, gw_why *why);
+gw_status gw_there_keep_state(gw_exchange *x, gw_why *why);
+gw_status gw_there_encode_rounds(gw_exchange *x, int *done, gw_why *why);
+/* *again: another round follows. */
+gw_status gw_there_decode_rounds(gw_exchange *x, uint32_t divisor, int *done, int *again,
+                                 gw_why *why);
 
 /* ---- payloads and sums that stay there: nothing to do without config.device_comm ---- */
 

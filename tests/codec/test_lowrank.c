@@ -300,6 +300,63 @@ static void half_precision_and_in_place(void **state)
     job_free(place);
 }
 
+/* More than goes through the cache, a last row that is shorter, a divisor whose reciprocal is not exact; over the gradient itself. */
+static void a_mean_is_what_was_decoded_over_the_divisor(void **state)
+{
+    (void)state;
+    enum { N = 1100 * 1000 + 37 };
+    static const uint32_t divisors[] = {1, 3, 4};
+    const gw_params p = params_of("lowrank:rank=3,cols=1100");
+    const gw_stream stream = {.seed = 7};
+    gw_exec exec = {0};
+    size_t remembered = 0, numbers = 0;
+    assert_int_equal(gw_rounds_workspace(&p, N, &exec.workspace.size), GW_OK);
+    assert_int_equal(gw_rounds_state(&p, N, &remembered), GW_OK);
+    float *x = malloc(N * sizeof *x), *y = malloc(N * sizeof *y);
+    float *before = calloc(remembered, sizeof *before), *after = calloc(remembered, sizeof *after);
+    float *sum = malloc(N * sizeof *sum);
+    exec.workspace.data = malloc(exec.workspace.size);
+    const void *const had[] = {x, y, before, after, sum, exec.workspace.data};
+    for (size_t i = 0; i < sizeof had / sizeof had[0]; i++) {
+        assert_non_null(had[i]);
+    }
+    for (int bad = 0; bad < 2; bad++) {
+        for (size_t d = 0; d < sizeof divisors / sizeof divisors[0]; d++) {
+            gen g = {4};
+            gen_fill(&g, GEN_NORMAL, GW_F32, x, N);
+            x[N - 5] = bad ? INFINITY : x[N - 5];
+            gw_tensor in = {x, N, GW_F32}, out = {y, N, GW_F32};
+            const gw_rounds r = {.params = &p,
+                                 .exec = &exec,
+                                 .stream = &stream,
+                                 .in = &in,
+                                 .state = before,
+                                 .state_after = after};
+            int finite = bad;
+            for (unsigned i = 0; gw_rounds_elements(&p, N, i, &numbers) == GW_OK && numbers != 0;
+                 i++) {
+                assert_int_equal(gw_rounds_make(&r, i, sum, NULL), GW_OK);
+                assert_int_equal(gw_rounds_take(&r, i, sum), GW_OK);
+            }
+            assert_int_equal(gw_rounds_decode(&r, sum, GW_SET, &out), GW_OK);
+            assert_int_equal(gw_rounds_mean(&r, sum, divisors[d], &in, &finite), GW_OK);
+            assert_int_equal(finite, !bad);
+            for (size_t i = 0; i < N && !bad; i++) {
+                assert_true(gw_bits(x[i]) == gw_bits(y[i] / (float)divisors[d]));
+            }
+            out.dtype = GW_F16;
+            assert_int_equal(gw_rounds_mean(&r, sum, 1, &out, &finite), GW_ERR_ARG);
+            assert_int_equal(gw_rounds_mean(&r, sum, 0, &in, &finite), GW_ERR_ARG);
+        }
+    }
+    free(exec.workspace.data);
+    free(sum);
+    free(after);
+    free(before);
+    free(y);
+    free(x);
+}
+
 static void small_tensors_go_as_they_are(void **state)
 {
     (void)state;
@@ -407,6 +464,7 @@ int main(void)
         cmocka_unit_test(one_bad_number_reaches_every_rank),
         cmocka_unit_test(alone_it_is_an_exchange_of_one),
         cmocka_unit_test(half_precision_and_in_place),
+        cmocka_unit_test(a_mean_is_what_was_decoded_over_the_divisor),
         cmocka_unit_test(small_tensors_go_as_they_are),
         cmocka_unit_test(wrong_rank_or_shape_is_refused_in_words),
         cmocka_unit_test(wrong_calls_are_refused),
