@@ -69,9 +69,8 @@ static gw_status take_tables(gw_step_auto *u, gw_why *why)
     if (status == GW_OK) {
         gw_auto_job_make(u);
     }
-    if (status == GW_OK && reason != GW_AUTO_ERROR) { /* which has nothing to do with time */
-        status =
-            gw_auto_cluster_links(u, reason == GW_AUTO_PERIODIC || reason == GW_AUTO_QUIET, why);
+    if (status == GW_OK && gw_auto_judge_wants_link(&u->judge, reason)) {
+        status = gw_auto_cluster_links(u, why);
     }
     if (status != GW_OK) {
         return status;

@@ -75,6 +75,7 @@ typedef struct gw_auto_judge {
     uint64_t fallen_at;
     uint32_t clean; /* windows since with all finite */
     uint32_t wide;  /* windows in a row with a much faster link */
+    double link;    /* smoothed, since it was measured; NaN: no glance since */
 } gw_auto_judge;
 
 enum { GW_AUTO_NO_REASON = -1 };
@@ -83,6 +84,8 @@ void gw_auto_judge_begin(gw_auto_judge *j, double limit, double alpha);
 int gw_auto_judge_window(gw_auto_judge *j, const gw_auto_seen *w, int stale, int busy);
 /* At a period's begin: quiet or periodic; alpha moves. */
 gw_auto_reason gw_auto_judge_period(gw_auto_judge *j);
+/* A round for this reason has to measure the link. */
+int gw_auto_judge_wants_link(const gw_auto_judge *j, gw_auto_reason reason);
 /* The verdict is taken up: alpha moves. */
 void gw_auto_judge_act(gw_auto_judge *j, gw_auto_reason reason, uint64_t step);
 /* A plan binds, or stays. */
@@ -199,7 +202,7 @@ void gw_auto_job_make(gw_step_auto *u);
 
 gw_status gw_auto_cluster_open(gw_step_auto *u, const gw_cluster *given, gw_why *why);
 gw_status gw_auto_cluster_codecs(gw_step_auto *u, gw_why *why);
-gw_status gw_auto_cluster_links(gw_step_auto *u, int short_look, gw_why *why);
+gw_status gw_auto_cluster_links(gw_step_auto *u, gw_why *why);
 const gw_cluster_link *gw_auto_link(const gw_step_auto *u); /* the slowest there is */
 /* All ranks, between steps: by an exchange that costs next to nothing, how many times as fast that link is as it was; 0: not known. */
 gw_status gw_auto_cluster_glance(gw_step_auto *u, double *faster, gw_why *why);

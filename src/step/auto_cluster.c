@@ -283,8 +283,9 @@ gw_status gw_auto_cluster_codecs(gw_step_auto *u, gw_why *why)
 
 /* ---- links ---- */
 
-enum { SHORT = 64, REPEATS = 3 };
-static const double MOST_SECONDS = 0.15; /* of all repeats of a link */
+enum { SHORT = 64, REPEATS = 5 };
+/* Of one exchange; of all repeats of a link. More of them tell more than longer ones: what others do on these cores comes and goes. */
+static const double LONG_LOOK = 0.01, MOST_SECONDS = 0.06;
 
 /* As a step waits. */
 static gw_status nap(gw_comm *comm, gw_request request, double timeout, gw_why *why)
@@ -364,8 +365,7 @@ static gw_status once(gw_step_auto *u, gw_comm *comm, size_t piece, double *seco
 
 /* Two sizes: how long next to nothing takes, and how much longer what takes long. All ranks go by the same numbers, so
  * that all make as many. */
-static gw_status measure_link(gw_step_auto *u, gw_comm *comm, uint32_t repeats,
-                              gw_cluster_link *link, gw_why *why)
+static gw_status measure_link(gw_step_auto *u, gw_comm *comm, gw_cluster_link *link, gw_why *why)
 {
     const size_t most = MOST_PROBE / comm->ranks;
     double few[REPEATS], many[REPEATS], own_few[REPEATS], own_many[REPEATS];
@@ -377,10 +377,10 @@ static gw_status measure_link(gw_step_auto *u, gw_comm *comm, uint32_t repeats,
         status = once(u, comm, SHORT, &few[i], &own_few[i], &share, why);
     }
     const double latency = status == GW_OK ? gw_auto_median(few, REPEATS) : 0;
-    while (status == GW_OK && n < repeats && (n == 0 || spent < MOST_SECONDS)) {
+    while (status == GW_OK && n < REPEATS && (n == 0 || spent < MOST_SECONDS)) {
         status = once(u, comm, piece, &many[n], &own_many[n], &share, why);
         spent += many[n];
-        if (n == 0 && many[0] < 8 * latency && many[0] < 0.02 && piece * 4 <= most) {
+        if (n == 0 && many[0] < 8 * latency && many[0] < LONG_LOOK && piece * 4 <= most) {
             piece *= 4;
             continue;
         }
@@ -401,20 +401,19 @@ static gw_status measure_link(gw_step_auto *u, gw_comm *comm, uint32_t repeats,
     return status;
 }
 
-gw_status gw_auto_cluster_links(gw_step_auto *u, int short_look, gw_why *why)
+gw_status gw_auto_cluster_links(gw_step_auto *u, gw_why *why)
 {
     const gw_lane *lane = &u->step->lanes[0].groups;
     gw_cluster *c = &u->cluster;
-    const uint32_t repeats = short_look ? 1 : REPEATS;
-    gw_status status = GW_OK;
+    u->judge.link = (double)NAN;
     if (c->nodes == 1 || c->ranks_per_node == 1) {
-        return lane->flat->ranks < 2 ? GW_OK
-                                     : measure_link(u, lane->flat, repeats,
-                                                    c->nodes == 1 ? &c->intra : &c->inter, why);
+        return lane->flat->ranks < 2
+                   ? GW_OK
+                   : measure_link(u, lane->flat, c->nodes == 1 ? &c->intra : &c->inter, why);
     }
-    status = measure_link(u, lane->intra, repeats, &c->intra, why);
+    gw_status status = measure_link(u, lane->intra, &c->intra, why);
     if (status == GW_OK) {
-        status = measure_link(u, lane->inter, repeats, &c->inter, why);
+        status = measure_link(u, lane->inter, &c->inter, why);
         c->inter.rate *= c->ranks_per_node; /* all of a node at once: they share it */
     }
     return status;

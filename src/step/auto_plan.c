@@ -245,7 +245,7 @@ static gw_status plan_all(gw_step_auto *u, gw_why *why)
     if (status == GW_OK) {
         status = decide(u, &report, why);
     }
-    if (status == GW_OK) {
+    if (status == GW_OK && (u->next.outcome == GW_AUTO_SWITCHED || u->decisions == 0)) {
         const gw_comm *comm = u->step->config.comm; /* one rank is enough for each */
         u->base->more[0] = comm->rank == 1 % comm->ranks ? step_with(u, 0.5) : (double)NAN;
         u->base->more[1] = comm->rank == 2 % comm->ranks ? step_with(u, 2) : (double)NAN;

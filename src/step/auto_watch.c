@@ -6,6 +6,7 @@
 static const double BAND = 0.2;          /* of a step's time */
 static const double FAR = 1.5;           /* times as long, or as short: one window is enough */
 static const double WIDE = 3;            /* times as fast a link, whatever steps take */
+static const double FASTER = 1.5;        /* times: a period looks at the link itself */
 static const uint32_t IN_A_ROW = 2;      /* windows */
 static const uint32_t MOST_PATIENCE = 8; /* times as many */
 static const double LEAST_ALPHA = GW_AUTO_LEAST_ALPHA, MOST_ALPHA = 4;
@@ -37,6 +38,7 @@ void gw_auto_judge_begin(gw_auto_judge *j, double limit, double alpha)
                          .least = none,
                          .before = none,
                          .rise = none,
+                         .link = none,
                          .fallen = GW_AUTO_NO_REASON};
 }
 
@@ -77,6 +79,7 @@ static int judge_time(gw_auto_judge *j, double seconds)
 static int judge_link(gw_auto_judge *j, double link)
 {
     const uint32_t counts = link >= 2 * WIDE ? IN_A_ROW : 1; /* that far one window is enough */
+    j->link = link > 0 ? mix(j->link, link, NEW) : j->link;
     j->wide = link >= WIDE ? j->wide + counts : 0;
     return j->wide >= IN_A_ROW * j->patience ? GW_AUTO_FASTER : GW_AUTO_NO_REASON;
 }
@@ -169,6 +172,14 @@ gw_auto_reason gw_auto_judge_period(gw_auto_judge *j)
     }
     j->alpha = more;
     return GW_AUTO_QUIET;
+}
+
+/* At a period steps take what they should, so that a link that has become slower harms nobody; a faster one glances see. An error has nothing to
+ * do with time. */
+int gw_auto_judge_wants_link(const gw_auto_judge *j, gw_auto_reason reason)
+{
+    const int by_period = reason == GW_AUTO_PERIODIC || reason == GW_AUTO_QUIET;
+    return reason != GW_AUTO_ERROR && !(by_period && j->link < FASTER);
 }
 
 void gw_auto_judge_act(gw_auto_judge *j, gw_auto_reason reason, uint64_t step)

@@ -61,7 +61,6 @@ static void far_outside_one_window_is_enough(void **state)
     assert_int_equal(feed(&j, &step, 0.019, NONE), GW_AUTO_FASTER);
 }
 
-/* Re-planning that changes nothing: twice as many windows each time, up to 16; a period halves it, a switch ends it. */
 static int feed_link(gw_auto_judge *j, uint64_t *step, double link)
 {
     const gw_auto_seen w = {
@@ -89,6 +88,31 @@ static void a_link_three_times_as_fast_twice_says_so(void **state)
     assert_int_equal(feed_link(&j, &step, 6), GW_AUTO_FASTER); /* so much once is enough */
 }
 
+/* Where steps take what they should, only a link that may have become faster is worth the time. */
+static void a_period_measures_the_link_only_where_glances_ask_for_it(void **state)
+{
+    (void)state;
+    gw_auto_judge j = judge_of(0.010, 0);
+    uint64_t step = 0;
+    assert_true(gw_auto_judge_wants_link(&j, GW_AUTO_START));
+    assert_true(gw_auto_judge_wants_link(&j, GW_AUTO_PERIODIC)); /* nobody looked */
+    (void)feed_link(&j, &step, 0);
+    assert_true(gw_auto_judge_wants_link(&j, GW_AUTO_PERIODIC)); /* nor saw anything */
+    (void)feed_link(&j, &step, 1.1);
+    assert_false(gw_auto_judge_wants_link(&j, GW_AUTO_PERIODIC));
+    (void)feed_link(&j, &step, 0.3);
+    assert_false(gw_auto_judge_wants_link(&j, GW_AUTO_QUIET));
+    assert_true(gw_auto_judge_wants_link(&j, GW_AUTO_SLOWER));
+    assert_true(gw_auto_judge_wants_link(&j, GW_AUTO_FASTER));
+    assert_true(gw_auto_judge_wants_link(&j, GW_AUTO_RECOVERED));
+    assert_false(gw_auto_judge_wants_link(&j, GW_AUTO_ERROR));
+    (void)feed_link(&j, &step, 2.9);
+    assert_true(gw_auto_judge_wants_link(&j, GW_AUTO_PERIODIC));
+    (void)feed_link(&j, &step, 1);
+    assert_false(gw_auto_judge_wants_link(&j, GW_AUTO_PERIODIC));
+}
+
+/* Re-planning that changes nothing: twice as many windows each time, up to 16; a period halves it, a switch ends it. */
 static void patience_grows_where_planning_is_in_vain(void **state)
 {
     (void)state;
@@ -308,6 +332,7 @@ int main(void)
         cmocka_unit_test(first_window_calibrates_and_two_outside_say_so),
         cmocka_unit_test(far_outside_one_window_is_enough),
         cmocka_unit_test(a_link_three_times_as_fast_twice_says_so),
+        cmocka_unit_test(a_period_measures_the_link_only_where_glances_ask_for_it),
         cmocka_unit_test(patience_grows_where_planning_is_in_vain),
         cmocka_unit_test(a_plan_that_makes_steps_longer_is_seen),
         cmocka_unit_test(alpha_shrinks_and_grows_with_the_noise),
