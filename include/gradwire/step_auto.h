@@ -85,8 +85,8 @@ typedef struct gw_auto_decision {
     gw_auto_outcome outcome;
     double predicted_seconds, dense_seconds;
     double bound_seconds; /* no plan within the budget is faster */
-    double half_seconds,
-        double_seconds; /* the best plan with links of half and of double the rate; NaN: not looked for, the plan is as it was */
+    /* the best plan with links of half and of double the rate; NaN: not looked for, the plan is as it was */
+    double half_seconds, double_seconds;
     double alpha, budget, error;
     double noise_ratio;                            /* squared error over the gradients' noise */
     double link_bytes_per_second, latency_seconds; /* between nodes, if there are several */
