@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """Seconds a step of PyTorch DDP by one way of exchanging gradients after the other, on slow links, as one table.
 
-    sudo bench/pytorch/table.py NETLAB [--python PYTHON] [--nodes 4] [--rates 1gbit,200mbit,100mbit] [--delay 1us] [--steps 8] [--views] [WAY]...
+    sudo bench/pytorch/table.py NETLAB [--python PYTHON] [--nodes 4] [--rates 1gbit,200mbit,100mbit] [--delay 1us] [--steps 8] [--rounds 1] [--views] [WAY]...
 
 NETLAB is the tool that makes the links. Every way runs in processes of its own, one rank a node, one thread a rank; one that does
-not end is "hung". Times are the median of STEPS after 4 more, on rank 0.
+not end is "hung". Times are the median of STEPS after 4 more, on rank 0; with several rounds, in which the ways take turns, the median of theirs.
 
 limit     bytes that rank 0's interface sent, over the link's rate
 beyond    step minus compute minus limit: negative where the wire is hidden behind computing
@@ -17,6 +17,7 @@ import json
 import os
 import pathlib
 import signal
+import statistics
 import subprocess
 import sys
 
@@ -52,6 +53,15 @@ def measure(tool, python, way, steps, views, patience):
     return {"way": way, "said": (said[-1] if said else text[-100:]).split("Error: ")[-1][:60]}
 
 
+def middle(rounds):
+    """Of one way: each figure's median, the widest range; what it said if it ever failed."""
+    failed = [f for f in rounds if "ms" not in f]
+    if failed or len(rounds) == 1:
+        return (failed or rounds)[0]
+    found = {name: statistics.median(f[name] for f in rounds) for name in ("ms", "cpu_ms", "megabytes")}
+    return dict(rounds[0], **found, least_ms=min(f["least_ms"] for f in rounds), most_ms=max(f["most_ms"] for f in rounds))
+
+
 def bits(rate):
     number, unit = (rate[:-4], rate[-4:]) if rate.endswith("gbit") or rate.endswith("mbit") else (rate, "")
     return float(number) * {"gbit": 1e9, "mbit": 1e6}[unit]
@@ -83,6 +93,7 @@ def main():
     parser.add_argument("--rates", default="1gbit,200mbit,100mbit")
     parser.add_argument("--delay", help="one way; without it links let 128 KiB through for free after a pause")
     parser.add_argument("--steps", type=int, default=8)
+    parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--views", action="store_true", help="DDP with gradient_as_bucket_view, which saves it two copies")
     parser.add_argument("--json", action="store_true", help="lines of JSON too")
     options = parser.parse_intermixed_args()
@@ -90,15 +101,15 @@ def main():
     for rate in options.rates.split(","):
         netlab(options.netlab, "down")
         said, _ = netlab(options.netlab, "up", options.nodes, rate, *([options.delay] if options.delay else []))
-        found = []
+        found = {way: [] for way in options.ways}
         patience = 60 + 60 * 1e9 / bits(rate) / 4 + 0.06 * options.steps * 1e9 / bits(rate) * 30
         try:
-            for way in options.ways:
-                found.append(measure(options.netlab, options.python, way, options.steps, options.views, patience))
-                print(json.dumps(dict(found[-1], rate=rate)) if options.json else f"  {rate} {way} done", file=sys.stderr, flush=True)
+            for way in options.ways * options.rounds:
+                found[way].append(measure(options.netlab, options.python, way, options.steps, options.views, patience))
+                print(json.dumps(dict(found[way][-1], rate=rate)) if options.json else f"  {rate} {way} done", file=sys.stderr, flush=True)
         finally:
             netlab(options.netlab, "down")
-        show(rate, found)
+        show(rate, [middle(rounds) for rounds in found.values()])
 
 
 if __name__ == "__main__":
