@@ -1,5 +1,6 @@
 /* What coding takes on a CUDA device, over sizes, and what copies between it and pinned memory take. Codes are timed by the device's own
- * events, around repeats that are launched one behind the other, so that a launch that lasts longer than its work counts. */
+ * events, around repeats that are launched one behind the other, so that a launch that lasts longer than its work counts. What a codec
+ * leaves due of r′ the next step takes off, as in the runtime. */
 #include <math.h>
 #include <stdio.h>
 
@@ -25,9 +26,11 @@ typedef struct device {
     uint8_t *payload;
     size_t bound, written;
     gw_workspace workspace;
+    uint8_t *due, *due_after; /* of r and r′, part by part; NULL: nothing ever is */
     /* of a size */
     size_t n, turn;
-    size_t bytes; /* of a copy */
+    size_t due_step; /* bytes of a part's; 0: nothing is due */
+    size_t bytes;    /* of a copy */
     bool out_of_it;
 } device;
 
@@ -42,18 +45,36 @@ static size_t next_part(device *d)
     return d->turn++ % (d->most / d->n) * d->n;
 }
 
+/* A step is over: what it left is what the next begins with. */
+static void change_places(device *d)
+{
+    float *const r = d->residual;
+    uint8_t *const due = d->due;
+    d->residual = d->after;
+    d->after = r;
+    d->due = d->due_after;
+    d->due_after = due;
+}
+
 static gw_status encode_once(device *d, gw_why *why)
 {
     static const gw_stream key = {.seed = 1, .step = 2, .tensor = 3};
-    const size_t from = next_part(d);
+    const size_t from = next_part(d), owes = d->due_step * (from / d->n);
     const gw_cuda_source source = {.in = {d->in + from, d->n, GW_F32},
                                    .residual = d->feedback ? d->residual + from : NULL,
                                    .residual_after = d->feedback ? d->after + from : NULL,
                                    .key = key,
                                    .payload = d->payload,
                                    .capacity = d->bound,
-                                   .result = d->result};
-    return gw_cuda_encode(d->at.cuda, d->stream, &d->params, &source, 1, d->workspace, why);
+                                   .result = d->result,
+                                   .due = d->due_step != 0 ? d->due + owes : NULL,
+                                   .due_after = d->due_step != 0 ? d->due_after + owes : NULL};
+    const gw_status status =
+        gw_cuda_encode(d->at.cuda, d->stream, &d->params, &source, 1, d->workspace, why);
+    if (d->due_step != 0 && from + d->n > d->most - d->n) {
+        change_places(d); /* all parts have gone a step */
+    }
+    return status;
 }
 
 static gw_status decode_once(device *d, gw_why *why)
@@ -135,6 +156,25 @@ static gw_status look(device *d, const char *spec, gw_cuda_result *out, gw_why *
     return status;
 }
 
+/* The tensors are of another size from here on: nothing is due, and then nothing was. */
+static gw_status cut_anew(device *d, size_t n, gw_why *why)
+{
+    gw_status status = GW_OK;
+    for (size_t part = 0; part < d->most / d->n && d->due_step != 0 && status == GW_OK; part++) {
+        const gw_cuda_debt debt = {d->residual + part * d->n, d->due + part * d->due_step, d->n};
+        status = gw_cuda_settle(d->at.cuda, d->stream, &d->params, &debt, 1, why);
+    }
+    d->n = n;
+    d->turn = 0;
+    d->due_step = 0;
+    if (d->due != NULL && status == GW_OK) {
+        status = gw_cuda_due_bytes(d->at.cuda, &d->params, n, &d->due_step);
+    }
+    return status == GW_OK && d->due_step != 0
+               ? gw_cuda_clear(d->at, d->stream, d->due, d->most / n * d->due_step, why)
+               : status;
+}
+
 static gw_status measure_size(gw_cli_meter *m, device *d, const char *spec, json_t *points,
                               gw_why *why)
 {
@@ -154,6 +194,23 @@ static gw_status measure_size(gw_cli_meter *m, device *d, const char *spec, json
         (void)json_array_append_new(points, gw_cli_profile_point(d->n, &e, &f));
     }
     return status;
+}
+
+/* As much as the parts of any size want. */
+static gw_status open_due(device *d, gw_why *why)
+{
+    size_t most = 0;
+    gw_status status = GW_OK;
+    for (size_t n = GW_CLI_PROFILE_LEAST; n <= d->most && status == GW_OK; n *= 4) {
+        size_t bytes = 0;
+        status = gw_cuda_due_bytes(d->at.cuda, &d->params, n, &bytes);
+        most = d->most / n * bytes > most ? d->most / n * bytes : most;
+    }
+    if (most == 0 || status != GW_OK) {
+        return status;
+    }
+    status = gw_cuda_allocate(d->at, most, 0, (void **)&d->due, why);
+    return status == GW_OK ? gw_cuda_allocate(d->at, most, 0, (void **)&d->due_after, why) : status;
 }
 
 /* Workspace and payload of the largest size, and what feedback finds after some steps of the same gradient. */
@@ -185,18 +242,19 @@ static gw_status open_spec(device *d, const char *spec, gw_why *why)
     status = status == GW_OK ? gw_cuda_clear(d->at, d->stream, d->residual, bytes, why) : status;
     for (int step = 0; step < STEPS && d->feedback && status == GW_OK; step++) {
         status = encode_once(d, why);
-        float *const before = d->residual;
-        d->residual = d->after;
-        d->after = before;
+        change_places(d);
     }
-    return status;
+    return status == GW_OK && d->feedback ? open_due(d, why) : status;
 }
 
 static void close_spec(device *d)
 {
     gw_cuda_free(d->at, d->payload, 0);
     gw_cuda_free(d->at, d->workspace.data, 0);
-    d->payload = NULL;
+    gw_cuda_free(d->at, d->due, 0);
+    gw_cuda_free(d->at, d->due_after, 0);
+    d->payload = d->due = d->due_after = NULL;
+    d->due_step = 0;
     d->workspace = (gw_workspace){0};
 }
 
@@ -206,9 +264,8 @@ static gw_status measure_spec(gw_cli_meter *m, device *d, const char *spec, json
     json_t *points = json_array();
     gw_status status = open_spec(d, spec, why);
     for (size_t n = GW_CLI_PROFILE_LEAST; n <= d->most && status == GW_OK; n *= 4) {
-        d->n = n;
-        d->turn = 0;
-        status = measure_size(m, d, spec, points, why);
+        status = cut_anew(d, n, why);
+        status = status == GW_OK ? measure_size(m, d, spec, points, why) : status;
     }
     close_spec(d);
     (void)json_array_append_new(

@@ -15,6 +15,24 @@
 #    define GW_LAUNCH(kernel, grid, threads, shared, stream, ...)                                  \
         kernel<<<grid, threads, shared, (cudaStream_t)(stream)>>>(__VA_ARGS__)
 #    define GW_DYNAMIC_SHARED(name) extern __shared__ __align__(16) uint8_t name[]
+
+/* Begins as soon as all blocks of the launch before it have called gw_let_next_begin, and gets to know what that one did only by
+ * gw_wait_for_last. */
+template <class B>
+static inline void gw_launch_early(void (*kernel)(B), uint32_t grid, uint32_t threads, void *stream,
+                                   const B &batch)
+{
+    cudaLaunchAttribute early = {};
+    cudaLaunchConfig_t how = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    how.gridDim = grid;
+    how.blockDim = threads;
+    how.stream = (cudaStream_t)stream;
+    how.attrs = &early;
+    how.numAttrs = 1;
+    (void)cudaLaunchKernelEx(&how, kernel, batch); /* gw_cuda_launched sees what went wrong */
+}
 #else
 template <class F>
 static inline void gw_emulated_start(dim3 grid, dim3 threads, size_t shared, F thread)
@@ -25,6 +43,12 @@ static inline void gw_emulated_start(dim3 grid, dim3 threads, size_t shared, F t
 #    define GW_LAUNCH(kernel, grid, threads, shared, stream, ...)                                  \
         ((void)(stream), gw_emulated_start(grid, threads, shared, [&] { kernel(__VA_ARGS__); }))
 #    define GW_DYNAMIC_SHARED(name) uint8_t *name = static_cast<uint8_t *>(gw_emulated_shared())
+template <class B>
+static inline void gw_launch_early(void (*kernel)(B), uint32_t grid, uint32_t threads, void *stream,
+                                   const B &batch)
+{
+    GW_LAUNCH(kernel, grid, threads, 0, stream, batch);
+}
 #endif
 
 /* After the launches of a call. */
@@ -51,6 +75,30 @@ GW_DEVICE void gw_count(uint64_t *total, uint64_t n)
     if (n != 0) {
         atomicAdd((unsigned long long *)total, (unsigned long long)n);
     }
+}
+
+GW_DEVICE void gw_let_next_begin(void)
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+#endif
+}
+
+GW_DEVICE void gw_wait_for_last(void)
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+#endif
+}
+
+/* Brings `bytes` at `from`, both multiples of 16, to the cache that all multiprocessors share. */
+GW_DEVICE void gw_prefetch(const void *from, uint32_t bytes)
+{
+#ifdef __CUDA_ARCH__
+    asm volatile("cp.async.bulk.prefetch.L2.global [%0], %1;" ::"l"(from), "r"(bytes) : "memory");
+#else
+    (void)from, (void)bytes;
+#endif
 }
 
 /* Keeps the most negative status. */

@@ -12,7 +12,9 @@ enum {
     GW_LOW_LEFT_COLS = 2 * GW_LOW_WARP_COLS,
     GW_LOW_PARTS_BLOCKS = 528, /* of the right product */
     GW_LOW_LEAST_ROWS = 16,    /* of a thread of it */
-    GW_LOW_SMALL = 32768       /* elements, one block's work */
+    GW_LOW_EARLY_ROWS =
+        48, /* of a block of it, that are asked for early; all of them fit into the cache */
+    GW_LOW_SMALL = 32768 /* elements, one block's work */
 };
 
 typedef struct gw_low_state {

@@ -159,6 +159,22 @@ GW_DEVICE void gw_low_gather(const gw_select_in &t, const gw_low_places &p, uint
     }
 }
 
+/* Asks for the first rows of a block's part while P̂ is still being made, by one block that leaves memory alone. */
+GW_DEVICE void gw_low_right_early(const gw_select_in &t, const gw_low_places &p, gw_dtype dtype,
+                                  uint32_t number)
+{
+    const uint32_t part = number / p.wide % p.n_parts, width = 4 * gw_low_lanes(p.m.cols);
+    const uint64_t first = (uint64_t)(number % p.wide) * width, left = p.m.cols - first;
+    const uint64_t row = part * p.part_rows + threadIdx.x, i = row * p.m.cols + first;
+    const uint32_t size = t.after != NULL || dtype == GW_F32 ? 4 : 2;
+    const uint8_t *from = (const uint8_t *)(t.after != NULL ? t.after : t.in) + i * size;
+    const uint32_t bytes = (uint32_t)(left < width ? left : width) * size;
+    if (threadIdx.x < GW_LOW_EARLY_ROWS && threadIdx.x < p.part_rows && i + width <= p.m.count &&
+        bytes % 16 == 0 && gw_aligned_to(from, 16)) {
+        gw_prefetch(from, bytes);
+    }
+}
+
 GW_DEVICE void gw_low_right(const gw_select_in &t, const gw_low_places &p, gw_dtype dtype,
                             uint32_t number)
 {

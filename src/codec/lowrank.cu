@@ -2,7 +2,7 @@
  *   start:   Q0, the seeded numbers
  *   left:    P = G · Q0ᵀ. Reads g and r once and writes G to r′. A block takes 16 rows, a warp 4 of them and every other 128 columns
  *   columns: P̂, one block a tensor: cuda_lowrank_columns.h
- *   right:   Q = P̂ᵀ · G, by parts of the rows; the last block of a tile of columns adds them up, in order
+ *   right:   Q = P̂ᵀ · G, by parts of the rows; the last block of a tile of columns adds them up, in order. Begins beside columns
  *   finish:  r′ = G − P̂ · Q
  * A small tensor has all of it in one block. */
 #include "codec/cuda_lowrank_right.h"
@@ -60,6 +60,7 @@ __global__ void __launch_bounds__(ORTHO_THREADS)
     __shared__ gw_low_ortho_room<PRODUCERS> room;
     uint32_t number;
     const uint32_t which = gw_select_find(batch, &number);
+    gw_let_next_begin();
     columns_block(room, batch.tensor[which], batch.layout[which]);
 }
 
@@ -69,6 +70,8 @@ __global__ void __launch_bounds__(THREADS, 4)
 {
     uint32_t number;
     const uint32_t which = gw_select_find(batch, &number);
+    gw_low_right_early(batch.tensor[which], batch.layout[which], batch.dtype, number);
+    gw_wait_for_last();
     gw_low_right(batch.tensor[which], batch.layout[which], batch.dtype, number);
 }
 
@@ -162,7 +165,7 @@ struct run_encode {
         }
         GW_LAUNCH(columns_kernel<N>, n, ORTHO_THREADS, 0, call->stream, part.batch);
         n = deal(part, [](const gw_low_places &p) { return gw_low_right_blocks(p); });
-        GW_LAUNCH(right_kernel<N>, n, THREADS, 0, call->stream, part.batch);
+        gw_launch_early(right_kernel<N>, n, THREADS, call->stream, part.batch);
         if (call->feedback) {
             n = deal(part, [](const gw_low_places &p) {
                 return p.m.rank != 0 ? gw_low_blocks(p.m) : 0u;
