@@ -39,6 +39,7 @@ build_all() {
     fi
     local names sources=(src/base/{arena,convert,cpu,name,pages,pool,status,why}.c
         src/codec/{bucket,codec,cuda_load,cuda_memory,cuda_rounds,list,rounds,spec,sum,values}.c tests/support/gen.c tests/cuda/check.c tests/cuda/due.c tests/cuda/hostile.c)
+    [ $blas = 0 ] || sources+=(tests/cuda/check_lowrank.c tests/cuda/check_rounds.c)
     names=$(sed -n 's/^GW_CODEC([0-9]*, *\([a-z]*\))$/\1/p' "$build/list/codec/list.def")
     local cuda=(src/codec/cuda_table.cu src/codec/cuda_runtime.cu)
     for name in $names; do
@@ -61,7 +62,10 @@ build_all() {
         [ $blas = 0 ] || libs+=(-lopenblas)
         nvcc -shared -cudart static -Xlinker --exclude-libs,ALL -o "$library" \
             $(for file in "${cuda[@]}"; do echo "$(basename "$file").o"; done)
-        core=$(ls ./*.c.o | grep -v -e check.c.o -e due.c.o -e hostile.c.o)
+        core=$(ls ./*.c.o | grep -v -e check -e due.c.o -e hostile.c.o)
+        for name in lowrank rounds; do
+            [ $blas = 0 ] || nvcc -cudart static -o "$build/check_$name" "check_$name.c.o" memory.cu.o $core "${libs[@]}"
+        done
         nvcc -cudart static -o "$build/check" check.c.o due.c.o hostile.c.o memory.cu.o $core "${libs[@]}"
         nvcc -cudart static -o "$build/time" time.cu.o $core "${libs[@]}"
     ) >>"$out/build.log" 2>&1 || { tail -30 "$out/build.log"; return 1; }
@@ -79,8 +83,13 @@ check_all() {
         say "CHECK FAILED (seed $((seed + 1)))"
         return 1
     fi
-    awk '/agree to the bit/ {n += $1} /^[a-z]+ +[0-9]+$/ {c[$1] += $2}
-        END {printf "checked: %d scenes, CUDA = scalar C to the bit:", n; for (k in c) if (c[k]) printf " %s %d", k, c[k]; print ""}' \
+    for name in lowrank rounds; do
+        for more in 1 2 3 4; do
+            [ ! -x "$build/check_$name" ] || "$build/check_$name" "$library" $((seed + more)) >>"$out/check.log" 2>&1 || { say "check_$name FAILED (seed $((seed + more)))"; return 1; }
+        done
+    done
+    awk '/agree to the bit/ {n += $1} /on the device (is|are) scalar/ {l++} /^[a-z]+ +[0-9]+$/ {c[$1] += $2}
+        END {printf "checked: %d scenes, CUDA = scalar C to the bit:", n; for (k in c) if (c[k]) printf " %s %d", k, c[k]; print "; lowrank and its rounds, seeds:", l}' \
         "$out/check.log" | tee -a "$out/summary.txt"
 }
 
