@@ -163,9 +163,9 @@ template <class C, class B> GW_DEVICE void gw_decode_tile(const B &batch)
     gw_decode_tile<C>(batch, index, at, gw_span_left(batch.tensor[index].count, at, batch.s.tile));
 }
 
-/* The sum of many payloads of one large tensor: a block goes over about GW_ROLL tiles, as far apart as there are blocks, and as soon as
- * a payload's words have been added asks for those that come next in their place, so that as many as fit into registers are
- * always on their way. R says how:
+/* The sum of many payloads of one large tensor: a block goes over GW_ROLL tiles, side by side, which memory likes better than far apart, and
+ * as soon as a payload's words have been added asks for those that come next in their place, so that as many as fit into
+ * registers are always on their way. R says how:
  *   R::slot, R::SLOTS         a thread's words of one payload's tile; how many payloads are in registers
  *   R::LAYOUT                 of the thread's numbers
  *   R::load(&slot, payload, at), R::add(sum, &slot)
@@ -187,18 +187,19 @@ template <class R, class C, class B> GW_DEVICE void gw_roll(const B &batch)
 {
     const gw_span_out &t = batch.tensor[0];
     const uint8_t *const *payload = batch.payload;
-    const uint64_t whole = t.count / GW_TILE * GW_TILE, step = (uint64_t)gridDim.x * GW_TILE;
-    uint64_t at = (uint64_t)blockIdx.x * GW_TILE;
+    const uint64_t whole = t.count / GW_TILE * GW_TILE;
+    uint64_t at = (uint64_t)blockIdx.x * (GW_ROLL * GW_TILE);
+    const uint64_t end = at + GW_ROLL * GW_TILE, stop = end < whole ? end : whole;
     const uint32_t n = batch.n_payloads;
     int sound = 1;
-    if (at < whole) {
+    if (at < stop) {
         typename R::slot slots[R::SLOTS];
 #pragma unroll
         for (int p = 0; p < R::SLOTS; p++) {
             R::load(&slots[p], payload[p], at);
         }
 #pragma unroll 1
-        for (; at < whole; at += step) {
+        for (; at < stop; at += GW_TILE) {
             float sum[GW_OWN];
 #pragma unroll
             for (int i = 0; i < GW_OWN; i++) {
@@ -206,9 +207,9 @@ template <class R, class C, class B> GW_DEVICE void gw_roll(const B &batch)
             }
 #pragma unroll 1
             for (uint32_t first = 0; first < n; first += R::SLOTS) {
-                const int last = first + R::SLOTS >= n, more = !last || at + step < whole;
+                const int last = first + R::SLOTS >= n, more = !last || at + GW_TILE < stop;
                 const uint8_t *const *next = payload + (last ? 0 : first + R::SLOTS);
-                const uint64_t then = last ? at + step : at;
+                const uint64_t then = last ? at + GW_TILE : at;
 #pragma unroll
                 for (int p = 0; p < R::SLOTS; p++) {
                     sound &= R::add(sum, &slots[p]);
@@ -223,7 +224,7 @@ template <class R, class C, class B> GW_DEVICE void gw_roll(const B &batch)
     if (!sound) {
         gw_blame(t.result, GW_ERR_CORRUPT);
     }
-    if (at < t.count) {
+    if (at < end && at < t.count) {
         gw_decode_tile<C>(batch, 0, at, (uint32_t)(t.count - at));
     }
 }

@@ -32,7 +32,13 @@ class Uneven(torch.nn.Module):
         return self.last(self.norm(self.few(torch.relu(self.one(x)))))
 
 
+def everyone():
+    """On a machine with a GPU, fully_shard would take that for what it is told nothing of."""
+    return init_device_mesh("cpu", (dist.get_world_size(),))
+
+
 def make(mesh=None):
+    mesh = mesh or everyone()
     torch.manual_seed(11)
     model = Uneven()
     for inner in (model.one, model.few):
@@ -166,7 +172,7 @@ def precision(rank, n):
 
     torch.manual_seed(11)
     model = Uneven()
-    fully_shard(model, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16))
+    fully_shard(model, mesh=everyone(), mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16))
     gradwire.attach(model, "natural:bits=8", dense_below=0, quiet=True)
     before = whole(model)
     after = steps(model, rank, 2)
