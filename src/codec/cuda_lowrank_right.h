@@ -17,6 +17,20 @@ GW_DEVICE void gw_low_spoil(const gw_select_in &t, const gw_low_places &p)
     }
 }
 
+/* P̂ by one block, or all of it spoilt. */
+template <int WORKERS>
+GW_DEVICE void gw_low_columns(gw_low_ortho_room<WORKERS> &room, const gw_select_in &t,
+                              const gw_low_places &p)
+{
+    if (p.at->bad_left != 0) {
+        gw_low_spoil(t, p);
+        return;
+    }
+    const gw_low_ortho o = {p.columns, p.m.rows, p.m.rank, GW_LOW_CHUNK * gw_low_chunks(p.m),
+                            p.left,    t.payload};
+    gw_low_orthogonal(room, o);
+}
+
 /* ---- right ---- */
 
 static __host__ __device__ inline uint32_t gw_low_right_blocks(const gw_low_places &p)

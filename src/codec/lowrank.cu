@@ -15,19 +15,6 @@ enum { RANK, COLS };
 enum { THREADS = GW_LOW_THREADS };
 enum { PRODUCERS = 512, ORTHO_THREADS = PRODUCERS + GW_LOW_ADDERS };
 
-template <int WORKERS>
-GW_DEVICE void columns_block(gw_low_ortho_room<WORKERS> &room, const gw_select_in &t,
-                             const gw_low_places &p)
-{
-    if (p.at->bad_left != 0) {
-        gw_low_spoil(t, p);
-        return;
-    }
-    const gw_low_ortho o = {p.columns, p.m.rows, p.m.rank, GW_LOW_CHUNK * gw_low_chunks(p.m),
-                            p.left,    t.payload};
-    gw_low_orthogonal(room, o);
-}
-
 /* ---- the kernels ---- */
 
 template <int N>
@@ -61,7 +48,7 @@ __global__ void __launch_bounds__(ORTHO_THREADS)
     uint32_t number;
     const uint32_t which = gw_select_find(batch, &number);
     gw_let_next_begin();
-    columns_block(room, batch.tensor[which], batch.layout[which]);
+    gw_low_columns(room, batch.tensor[which], batch.layout[which]);
 }
 
 template <int N>
@@ -105,7 +92,7 @@ __global__ void __launch_bounds__(THREADS, 3)
     for (uint32_t i = 0; i < gw_low_left_blocks(p.m); i++) {
         gw_low_left(t, p, batch.dtype, i);
     }
-    columns_block(room, t, p);
+    gw_low_columns(room, t, p);
     __syncthreads();
     for (uint32_t i = 0; i < gw_low_right_blocks(p); i++) {
         gw_low_right(t, p, batch.dtype, i);

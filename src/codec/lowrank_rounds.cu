@@ -102,15 +102,7 @@ __global__ void __launch_bounds__(ORTHO_THREADS)
     columns_kernel(const __grid_constant__ low_batch batch)
 {
     __shared__ gw_low_ortho_room<PRODUCERS> room;
-    const gw_select_in &t = batch.tensor[0];
-    const gw_low_places &p = batch.layout[0];
-    if (p.at->bad_left != 0) {
-        gw_low_spoil(t, p);
-        return;
-    }
-    const gw_low_ortho o = {p.columns, p.m.rows, p.m.rank, GW_LOW_CHUNK * gw_low_chunks(p.m),
-                            p.left,    t.payload};
-    gw_low_orthogonal(room, o);
+    gw_low_columns(room, batch.tensor[0], batch.layout[0]);
 }
 
 __global__ void __launch_bounds__(THREADS, 4) right_kernel(const __grid_constant__ low_batch batch)
