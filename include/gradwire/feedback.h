@@ -56,16 +56,18 @@ GW_API gw_status gw_feedback_add(gw_feedback *store, uint32_t tensor, uint32_t p
 /* r as last committed, `count` elements, 64-byte aligned; NULL for a slot that is not there. Valid
  * until the next commit or load. */
 GW_API const float *gw_feedback_residual(const gw_feedback *store, uint64_t slot);
-/* Who keeps a residual outside of the store, in a device's memory. Both return when the numbers are copied, and must not
- * fail but for reasons that end the training: r is then not what it should be. */
+/* Who keeps a residual outside of the store, in a device's memory; or, `here`, knows what is still to be done to one that lies in
+ * the store: fetch then does it, in place, and put hears that r was written anew. Both return when the numbers are there, and must
+ * not fail but for reasons that end the training: r is then not what it should be. */
 typedef struct gw_feedback_keeper {
     void *context;
     gw_status (*fetch)(void *context, float *r, uint64_t count, gw_why *why);
     gw_status (*put)(void *context, const float *r, uint64_t count, gw_why *why);
+    int here;
 } gw_feedback_keeper;
 /* From now on r is with the keeper, which gets what it is; NULL: with the store again. The store asks for it where it
  * needs numbers (residual, retire, scale, save) and says where they change (scale, load). An encoding's r and r' are then the
- * keeper's business: begin leaves NULL for both, and commit says that r' counts. Nothing may be open. */
+ * keeper's business: begin leaves NULL for both unless they are `here`, and commit says that r' counts. Nothing may be open. */
 GW_API gw_status gw_feedback_keep(gw_feedback *store, uint64_t slot,
                                   const gw_feedback_keeper *keeper, gw_why *why);
 /* Opens an encoding: *r is to be read, r' to be written in full to *after, which is NULL in place.

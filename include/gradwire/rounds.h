@@ -25,9 +25,14 @@ typedef struct gw_rounds {
         *exec; /* its workspace, of gw_rounds_workspace bytes, lives through the exchange */
     const gw_stream *stream; /* seed, step, tensor: the same on all ranks */
     const gw_tensor *in;     /* this rank's g; not needed after the last make */
-    /* Feedback as in gw_encode_feedback, both or neither. r' is complete after the last take. */
+    /* Feedback as in gw_encode_feedback, both or neither. r' is complete after the last take, but for what that leaves due. */
     const float *residual;
     float *residual_after;
+    /* With feedback, gw_rounds_due floats each. `due`: what is still to be taken off r, NULL: nothing; this exchange does so while
+     * it reads r. `due_after`: where the last take leaves what would be taken off r' now, which saves it going over memory once
+     * more, NULL: r' is complete. The bits are the same. Not the same buffer. */
+    const float *due;
+    float *due_after;
     /* What the codec remembers from step to step, gw_rounds_state floats, zero at first. Like a residual
      * it is read here and written there, so that a step can be taken back. Not the same buffer. */
     const float *state;
@@ -38,6 +43,7 @@ typedef struct gw_rounds {
 GW_API gw_status gw_rounds_elements(const gw_params *params, size_t count, unsigned round,
                                     size_t *elements);
 GW_API gw_status gw_rounds_state(const gw_params *params, size_t count, size_t *floats);
+GW_API gw_status gw_rounds_due(const gw_params *params, size_t count, size_t *floats);
 /* How many floats at the beginning of their states mean the same in both settings: all columns that both ranks have. */
 GW_API gw_status gw_rounds_shared_state(const gw_params *a, const gw_params *b, size_t count,
                                         size_t *floats);
@@ -53,6 +59,10 @@ GW_API gw_status gw_rounds_decode(const gw_rounds *x, const float *sum, gw_apply
  * memory. *finite says whether all of it is. */
 GW_API gw_status gw_rounds_mean(const gw_rounds *x, const float *sum, uint32_t divisor,
                                 gw_tensor *out, int *finite);
+
+/* Takes what is due off the residual of a whole tensor, for whoever wants it between two exchanges. */
+GW_API gw_status gw_rounds_settle(const gw_params *params, const gw_exec *exec, const float *due,
+                                  float *residual, size_t count);
 
 #ifdef __cplusplus
 }

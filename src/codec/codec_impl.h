@@ -4,7 +4,7 @@
 #ifndef GW_CODEC_IMPL_H
 #define GW_CODEC_IMPL_H
 
-#include "base/numeric.h"
+#include "base/convert.h"
 #include "base/why.h"
 
 #include <gradwire/codec.h>
@@ -52,14 +52,19 @@ typedef struct gw_cursor {
 typedef struct gw_codec_rounds {
     uint64_t (*elements)(const gw_params *, uint64_t count, unsigned round);
     uint64_t (*state)(const gw_params *, uint64_t count);     /* floats */
+    uint64_t (*due)(const gw_params *, uint64_t count);       /* floats */
     uint64_t (*workspace)(const gw_params *, uint64_t count); /* bytes */
-    void (*make)(const gw_coding *, gw_source *, const float *state, unsigned round,
-                 void *workspace, float *own, gw_report *);
+    void (*make)(const gw_coding *, gw_source *, const float *state, const float *due,
+                 unsigned round, void *workspace, float *own, gw_report *);
     void (*take)(const gw_coding *, gw_source *, unsigned round, void *workspace, const float *sum,
-                 float *state_after);
+                 float *state_after, float *due_after);
+    void (*settle)(const gw_coding *, const float *due, uint64_t count, float *r);
     /* `sum` is that of the last round; elements [first, first + n) */
     void (*decode)(const gw_coding *, void *workspace, const float *sum, uint64_t count,
                    uint64_t first, size_t n, gw_apply, float *out);
+    /* The whole of it, divided; 1 if one is not finite. `past` as in base/convert.h. */
+    int (*mean)(const gw_coding *, void *workspace, const gw_convert *, const float *sum,
+                uint64_t count, uint32_t divisor, int past, float *out);
 } gw_codec_rounds;
 
 /* A codec either codes spans that begin on a grain border (encode, decode), or selects over the whole

@@ -38,7 +38,28 @@ static void row(const uint8_t *left, const uint8_t *right, size_t stride, uint32
     }
 }
 
-const gw_lowrank_kernels gw_lowrank_scalar = {row};
+static void project(const gw_lowrank_rows *x, size_t rows, uint32_t rank, float *p)
+{
+    for (size_t i = 0; i < rows; i++) {
+        float lane[GW_LOWRANK_THIN][GW_LOWRANK_LANES] = {{0}};
+        const gw_lowrank_rows one = gw_lowrank_rest(x, rank, i, 0);
+        gw_lowrank_end(&one, rank, lane, p + i * rank);
+    }
+}
+
+static void gather(const float *left, const float *g, size_t stride, uint32_t rank, size_t rows,
+                   size_t n, float *to)
+{
+    for (size_t i = 0; i < rows; i++) {
+        for (uint32_t k = 0; k < rank; k++) {
+            for (size_t j = 0; j < n; j++) {
+                to[k * stride + j] += left[i * rank + k] * g[i * stride + j];
+            }
+        }
+    }
+}
+
+const gw_lowrank_kernels gw_lowrank_scalar = {row, project, gather};
 
 static gw_matrix matrix(const gw_params *p, uint64_t count)
 {
@@ -107,6 +128,59 @@ static workbench bench_of(const gw_params *p, const gw_matrix *m, void *workspac
     return cut(&arena, m);
 }
 
+/* Pieces of rows, in an order in which a stripe of the right factor serves several rows. */
+typedef struct walk {
+    const gw_matrix *m;
+    uint64_t first, last; /* elements */
+    uint64_t rows, turn;
+} walk;
+
+typedef struct piece {
+    uint64_t row, column, at; /* at: of its first element */
+    size_t n;
+} piece;
+
+static walk walk_over(const gw_matrix *m, uint64_t first, uint64_t n)
+{
+    return (walk){m, first, first + n, first / m->cols, 0};
+}
+
+static int walk_on(walk *w, piece *p)
+{
+    const uint64_t cols = w->m->cols, turns = ((cols - 1) / STRIPE + 1) * ROWS;
+    for (; w->rows * cols < w->last; w->rows += ROWS, w->turn = 0) {
+        while (w->turn < turns) {
+            const uint64_t row_number = w->rows + w->turn % ROWS, stripe = w->turn / ROWS * STRIPE;
+            const uint64_t stop = cols - stripe < STRIPE ? cols : stripe + STRIPE;
+            uint64_t from = row_number * cols + stripe, to = row_number * cols + stop;
+            w->turn++;
+            from = from < w->first ? w->first : from;
+            to = to > w->last ? w->last : to;
+            if (from < to) {
+                *p = (piece){row_number, from - row_number * cols, from, (size_t)(to - from)};
+                return 1;
+            }
+        }
+    }
+    return 0;
+}
+
+/* What is due: two factors in one buffer, the left one first. NULL: nothing. */
+typedef struct factors {
+    const float *left, *right;
+} factors;
+
+static factors factors_in(const gw_matrix *m, const float *both)
+{
+    return (factors){both, both != NULL ? both + m->rank * m->rows : NULL};
+}
+
+/* Our own loops go over memory once; a library's products are faster where there is more to multiply. */
+static int is_thin(const gw_matrix *m)
+{
+    return m->rank <= GW_LOWRANK_THIN;
+}
+
 /* G of the elements [at, at + n), a tile at most; gone at the next call. */
 static const float *matrix_at(gw_source *s, const workbench *b, uint64_t at, uint64_t n)
 {
@@ -146,23 +220,75 @@ static void begin(const gw_coding *job, const gw_matrix *m, const float *state, 
     }
 }
 
-/* P = G · Q0ᵀ, or Q = P̂ᵀ · G: tiles of full rows, then the last row if it is shorter. */
-static void multiply(const gw_matrix *m, gw_source *s, const workbench *b, int by_right)
+/* Tiles of full rows, then the last row if it is shorter. */
+typedef struct tiling {
+    uint64_t row, rows, width;
+} tiling;
+
+static int next_tile(const gw_matrix *m, tiling *t)
 {
     const uint64_t full = m->last == m->cols ? m->rows : m->rows - 1, step = tile_rows(m);
+    t->row += t->rows;
+    t->rows = t->row == full ? 1 : full - t->row < step ? full - t->row : step;
+    t->width = t->row == full ? m->last : m->cols;
+    return t->row < m->rows;
+}
+
+/* P = G · Q0ᵀ; G is formed on the way. */
+static void multiply_left(const gw_coding *job, const gw_matrix *m, gw_source *s,
+                          const workbench *b, factors due)
+{
+    const gw_lowrank_kernels *kernels = job->kernels;
+    const int rank = (int)m->rank;
+    for (tiling t = {0}; next_tile(m, &t);) {
+        const uint64_t at = t.row * m->cols, n = t.rows * t.width;
+        float *p = b->left + t.row * m->rank;
+        if (s->after == NULL || !is_thin(m)) {
+            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)t.rows, rank, (int)t.width, 1,
+                        matrix_at(s, b, at, n), (int)t.width, b->start, (int)m->cols, 0, p, rank);
+            continue;
+        }
+        const float *g = (const float *)(const void *)s->in + at;
+        if (s->dtype != GW_F32) {
+            s->convert->widen(s->dtype, s->in + 2 * at, b->tile, (size_t)n);
+            g = b->tile;
+        }
+        const gw_lowrank_rows x = {.g = g,
+                                   .r = s->residual + at,
+                                   .after = s->after + at,
+                                   .n = (size_t)t.width,
+                                   .stride = (size_t)m->cols,
+                                   .left = due.left != NULL ? due.left + t.row * m->rank : NULL,
+                                   .right = due.right,
+                                   .q = b->start,
+                                   .past = s->past};
+        kernels->project(&x, (size_t)t.rows, m->rank, p);
+        s->summed = at + n;
+    }
+}
+
+/* Q = P̂ᵀ · G */
+static void multiply_right(const gw_coding *job, const gw_matrix *m, gw_source *s,
+                           const workbench *b)
+{
+    const gw_lowrank_kernels *kernels = job->kernels;
     const int rank = (int)m->rank, cols = (int)m->cols;
-    uint64_t n = 0;
-    for (uint64_t i = 0; i < m->rows; i += n) {
-        n = i == full ? 1 : full - i < step ? full - i : step;
-        const int width = i == full ? (int)m->last : cols;
-        const float *g = matrix_at(s, b, i * m->cols, n * (uint64_t)width);
-        float *p = b->left + i * m->rank;
-        if (by_right) {
-            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)n, rank, width, 1, g, width,
-                        b->start, cols, 0, p, rank);
-        } else {
-            cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, rank, width, (int)n, 1, p, rank, g,
-                        width, i == 0 ? 0 : 1, b->right, cols);
+    memset(b->right, 0, m->rank * m->cols * sizeof *b->right);
+    for (tiling t = {0}; next_tile(m, &t);) {
+        const float *g = matrix_at(s, b, t.row * m->cols, t.rows * t.width);
+        const float *p = b->left + t.row * m->rank;
+        if (!is_thin(m)) {
+            cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, rank, (int)t.width, (int)t.rows, 1,
+                        p, rank, g, (int)t.width, 1, b->right, cols);
+            continue;
+        }
+        for (uint64_t i = 0; i < t.rows; i += ROWS) {
+            const uint64_t rows = t.rows - i < ROWS ? t.rows - i : ROWS;
+            for (uint64_t j = 0; j < t.width; j += STRIPE) {
+                const uint64_t n = t.width - j < STRIPE ? t.width - j : STRIPE;
+                kernels->gather(p + i * m->rank, g + i * m->cols + j, (size_t)m->cols, m->rank,
+                                (size_t)rows, (size_t)n, b->right + j);
+            }
         }
     }
 }
@@ -176,10 +302,10 @@ static void spoil(float *x, uint64_t n)
 
 /* b->left = P_own */
 static void project_left(const gw_coding *job, const gw_matrix *m, gw_source *s, const workbench *b,
-                         const float *state, gw_report *report)
+                         const float *state, factors due, gw_report *report)
 {
     begin(job, m, state, b->start);
-    multiply(m, s, b, 1);
+    multiply_left(job, m, s, b, due);
     if (gw_count_non_finite(b->left, m->rank * m->rows) == 0) {
         return;
     }
@@ -213,46 +339,41 @@ static void orthogonal(const gw_matrix *m, const float *p, const workbench *b)
 }
 
 /* b->right = Q_own */
-static void project_right(const gw_matrix *m, gw_source *s, const workbench *b)
+static void project_right(const gw_coding *job, const gw_matrix *m, gw_source *s,
+                          const workbench *b)
 {
     if (gw_count_non_finite(b->left, 1) != 0) {
         spoil(b->right, m->rank * m->cols);
         return;
     }
-    multiply(m, s, b, 0);
+    multiply_right(job, m, s, b);
     if (gw_count_non_finite(b->right, m->rank * m->cols) != 0) {
         spoil(b->right, m->rank * m->cols); /* overflowed */
     }
 }
 
-/* The product of the factors into, onto or off elements [begin, begin + n), `out` being the first of them. */
+/* The product of the factors into, onto or off elements [first, first + n), `out` being the first of them. */
 static void product(const gw_coding *job, const gw_matrix *m, const void *left_factor,
                     const void *right_factor, uint64_t first, uint64_t n, gw_lowrank_how how,
                     float *out)
 {
     const gw_lowrank_kernels *kernels = job->kernels;
     const uint8_t *left = left_factor, *right = right_factor;
-    const uint64_t last = first + n, stripes = (m->cols - 1) / STRIPE + 1;
-    for (uint64_t rows = first / m->cols; rows * m->cols < last; rows += ROWS) {
-        for (uint64_t k = 0; k < stripes * ROWS; k++) {
-            const uint64_t i = rows + k % ROWS, stripe = k / ROWS * STRIPE;
-            const uint64_t stop = m->cols - stripe < STRIPE ? m->cols : stripe + STRIPE;
-            uint64_t from = i * m->cols + stripe, to = i * m->cols + stop;
-            from = from < first ? first : from;
-            to = to > last ? last : to;
-            if (from < to) {
-                kernels->row(left + 4 * i * m->rank, right + 4 * (from - i * m->cols), m->cols,
-                             m->rank, (size_t)(to - from), how, out + (from - first));
-            }
-        }
+    walk w = walk_over(m, first, n);
+    for (piece p; walk_on(&w, &p);) {
+        kernels->row(left + 4 * p.row * m->rank, right + 4 * p.column, m->cols, m->rank, p.n, how,
+                     out + (p.at - first));
     }
 }
 
-/* G − P̂ · Q_own into r′, which holds G */
+/* G − P̂ · Q_own into r′, which holds G; or what will be taken off it later. */
 static void keep_the_rest(const gw_coding *job, const gw_matrix *m, gw_source *s,
-                          const workbench *b)
+                          const workbench *b, float *due_after)
 {
-    if (s->after != NULL) {
+    if (due_after != NULL && is_thin(m)) {
+        memcpy(due_after, b->left, m->rank * m->rows * sizeof *b->left);
+        memcpy(due_after + m->rank * m->rows, b->right, m->rank * m->cols * sizeof *b->right);
+    } else if (s->after != NULL) {
         product(job, m, b->left, b->right, 0, s->count, GW_LOWRANK_TAKE, s->after);
     }
 }
@@ -288,31 +409,46 @@ static uint64_t state_elements(const gw_params *p, uint64_t count)
     return m.rank * m.cols;
 }
 
-static void make(const gw_coding *job, gw_source *s, const float *state, unsigned round,
-                 void *workspace, float *own, gw_report *report)
+static uint64_t due_elements(const gw_params *p, uint64_t count)
+{
+    const gw_matrix m = matrix(p, count);
+    return is_thin(&m) ? m.rank * (m.rows + m.cols) : 0;
+}
+
+static void settle(const gw_coding *job, const float *due, uint64_t count, float *r)
+{
+    const gw_matrix m = matrix(job->params, count);
+    const factors f = factors_in(&m, due);
+    if (is_thin(&m) && m.rank != 0) {
+        product(job, &m, f.left, f.right, 0, count, GW_LOWRANK_TAKE, r);
+    }
+}
+
+static void make(const gw_coding *job, gw_source *s, const float *state, const float *due,
+                 unsigned round, void *workspace, float *own, gw_report *report)
 {
     const gw_matrix m = matrix(job->params, s->count);
     const workbench b = bench_of(job->params, &m, workspace);
     if (m.rank == 0) {
         copy_whole(s, (uint8_t *)own, report);
     } else if (round == 0) {
-        project_left(job, &m, s, &b, state, report);
+        project_left(job, &m, s, &b, state, factors_in(&m, due), report);
         memcpy(own, b.left, m.rank * m.rows * sizeof *own);
     } else {
-        project_right(&m, s, &b);
+        project_right(job, &m, s, &b);
         memcpy(own, b.right, m.rank * m.cols * sizeof *own);
     }
 }
 
 static void take(const gw_coding *job, gw_source *s, unsigned round, void *workspace,
-                 const float *sum, float *state_after)
+                 const float *sum, float *state_after, float *due_after)
 {
     const gw_matrix m = matrix(job->params, s->count);
     const workbench b = bench_of(job->params, &m, workspace);
     if (m.rank != 0 && round == 0) {
         orthogonal(&m, sum, &b);
     } else if (m.rank != 0) {
-        keep_the_rest(job, &m, s, &b);
+        keep_the_rest(job, &m, s, &b, due_after);
         memcpy(state_after, sum, m.rank * m.cols * sizeof *sum);
     }
 }
@@ -332,8 +468,36 @@ static void decode_rounds(const gw_coding *job, void *workspace, const float *su
     }
 }
 
-static const gw_codec_rounds rounds = {round_elements, state_elements, room,
-                                       make,           take,           decode_rounds};
+static int mean(const gw_coding *job, void *workspace, const gw_convert *convert, const float *sum,
+                uint64_t count, uint32_t divisor, int past, float *out)
+{
+    const gw_matrix m = matrix(job->params, count);
+    if (m.rank == 0) {
+        return convert->divide(out, sum, (size_t)count, divisor, past);
+    }
+    const workbench b = bench_of(job->params, &m, workspace);
+    const gw_lowrank_kernels *kernels = job->kernels;
+    walk w = walk_over(&m, 0, count);
+    int bad = 0;
+    for (piece p; walk_on(&w, &p);) {
+        kernels->row((const uint8_t *)(b.left + p.row * m.rank), (const uint8_t *)(sum + p.column),
+                     m.cols, m.rank, p.n, GW_LOWRANK_SET, b.tile);
+        bad |= convert->divide(out + p.at, b.tile, p.n, divisor, past);
+    }
+    return bad;
+}
+
+static const gw_codec_rounds rounds = {
+    .elements = round_elements,
+    .state = state_elements,
+    .due = due_elements,
+    .workspace = room,
+    .make = make,
+    .take = take,
+    .settle = settle,
+    .decode = decode_rounds,
+    .mean = mean,
+};
 
 /* ---- alone: the sum of one rank as a payload ---- */
 
@@ -348,16 +512,16 @@ static size_t select(const gw_coding *job, gw_source *s, uint8_t *payload, void 
         copy_whole(s, payload + HEADER, report);
     } else {
         const uint64_t left_bytes = 4 * m.rank * m.rows;
-        project_left(job, &m, s, &b, NULL, report);
+        project_left(job, &m, s, &b, NULL, factors_in(&m, NULL), report);
         orthogonal(&m, b.left, &b);
-        project_right(&m, s, &b);
+        project_right(job, &m, s, &b);
         if (gw_count_non_finite(b.right, 1) != 0) { /* also if only the second product overflowed */
             spoil(b.left, m.rank * m.rows);
             report->overflowed += report->non_finite == 0 && report->overflowed == 0 ? s->count : 0;
         }
         memcpy(payload + HEADER, b.left, left_bytes);
         memcpy(payload + HEADER + left_bytes, b.right, 4 * m.rank * m.cols);
-        keep_the_rest(job, &m, s, &b);
+        keep_the_rest(job, &m, s, &b, NULL);
     }
     return (size_t)bytes(job->params, s->count);
 }

@@ -1,4 +1,4 @@
-/* Low rank's loop, 16 numbers at a time. */
+/* Low rank's loops, 16 numbers at a time. */
 #include "codec/lowrank.h"
 
 #include <immintrin.h>
@@ -14,6 +14,12 @@ static inline vec load(const uint8_t *p)
 static inline void store(float *p, vec v)
 {
     _mm512_storeu_ps(p, v);
+}
+
+/* Around the cache; p is aligned to the register. */
+static inline void store_past(float *p, vec v)
+{
+    _mm512_stream_ps(p, v);
 }
 
 static inline vec splat(float x)
@@ -38,4 +44,4 @@ static inline vec times(vec a, vec b)
 
 #include "codec/lowrank_loops.h"
 
-const gw_lowrank_kernels gw_lowrank_avx512 = {row};
+const gw_lowrank_kernels gw_lowrank_avx512 = {row, project, gather};

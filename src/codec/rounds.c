@@ -9,7 +9,7 @@
 /* Outputs that are rounded or divided on their way go through a scratch of so many elements: a few rows of a matrix, which
  * stay in the second-level cache. */
 enum { SCRATCH = 4 * GW_SOURCE_BLOCK };
-/* Elements from which a mean is written around the cache: 4 MiB. */
+/* Elements from which r′ and a mean are written around the cache: 4 MiB. */
 enum { PAST_CACHE = 1 << 20 };
 
 /* One call, resolved. */
@@ -46,6 +46,15 @@ gw_status gw_rounds_state(const gw_params *params, size_t count, size_t *floats)
     const gw_status status = known(params, count);
     if (status == GW_OK) {
         *floats = (size_t)params->codec->rounds->state(params, count);
+    }
+    return status;
+}
+
+gw_status gw_rounds_due(const gw_params *params, size_t count, size_t *floats)
+{
+    const gw_status status = known(params, count);
+    if (status == GW_OK) {
+        *floats = (size_t)params->codec->rounds->due(params, count);
     }
     return status;
 }
@@ -97,7 +106,9 @@ static gw_status prepare(const gw_rounds *x, turn *t)
 {
     if (x == NULL || x->in == NULL || x->exec == NULL || x->stream == NULL ||
         gw_dtype_size(x->in->dtype) == 0 || (x->in->data == NULL && x->in->count != 0) ||
-        pair_is_wrong(x->residual, x->residual_after) || pair_is_wrong(x->state, x->state_after)) {
+        pair_is_wrong(x->residual, x->residual_after) || pair_is_wrong(x->state, x->state_after) ||
+        (x->due != NULL && (x->residual == NULL || x->due == x->due_after)) ||
+        (x->due_after != NULL && x->residual == NULL)) {
         return GW_ERR_ARG;
     }
     gw_status status = known(x->params, x->in->count);
@@ -120,7 +131,8 @@ static gw_status prepare(const gw_rounds *x, turn *t)
                             .dtype = x->in->dtype,
                             .count = x->in->count,
                             .residual = x->residual,
-                            .after = x->residual_after};
+                            .after = x->residual_after,
+                            .past = x->in->count >= PAST_CACHE};
     gw_arena arena = gw_arena_over(x->exec->workspace);
     cut(&arena, x->params, x->in->count, t);
     return arena.failed ? GW_ERR_WORKSPACE : GW_OK;
@@ -139,7 +151,8 @@ gw_status gw_rounds_make(const gw_rounds *x, unsigned round, float *own, gw_repo
     }
     t.source.summed = round == 0 ? 0 : t.source.count;
     const uint32_t caller = gw_fp_enter();
-    x->params->codec->rounds->make(&t.job, &t.source, x->state, round, t.own, own, &seen);
+    x->params->codec->rounds->make(&t.job, &t.source, x->state, x->due, round, t.own, own, &seen);
+    gw_stores_done();
     gw_fp_leave(caller);
     if (report != NULL) {
         *report = seen;
@@ -159,7 +172,8 @@ gw_status gw_rounds_take(const gw_rounds *x, unsigned round, const float *sum)
     }
     t.source.summed = t.source.count;
     const uint32_t caller = gw_fp_enter();
-    x->params->codec->rounds->take(&t.job, &t.source, round, t.own, sum, x->state_after);
+    x->params->codec->rounds->take(&t.job, &t.source, round, t.own, sum, x->state_after,
+                                    x->due_after);
     gw_fp_leave(caller);
     return GW_OK;
 }
@@ -209,17 +223,32 @@ gw_status gw_rounds_mean(const gw_rounds *x, const float *sum, uint32_t divisor,
     if (output_is_wrong(x, sum, out) || out->dtype != GW_F32 || divisor == 0 || finite == NULL) {
         return GW_ERR_ARG;
     }
-    int bad = 0;
     const uint32_t caller = gw_fp_enter();
-    for (size_t at = 0; at < out->count; at += SCRATCH) {
-        const size_t n = out->count - at < SCRATCH ? out->count - at : SCRATCH;
-        x->params->codec->rounds->decode(&t.job, t.own, sum, out->count, at, n, GW_SET,
-                                         t.source.scratch);
-        bad |= t.source.convert->divide((float *)out->data + at, t.source.scratch, n, divisor,
-                                        out->count >= PAST_CACHE);
-    }
+    *finite = !x->params->codec->rounds->mean(&t.job, t.own, t.source.convert, sum, out->count,
+                                              divisor, t.source.past, out->data);
     gw_stores_done();
     gw_fp_leave(caller);
-    *finite = !bad;
+    return GW_OK;
+}
+
+gw_status gw_rounds_settle(const gw_params *params, const gw_exec *exec, const float *due,
+                           float *residual, size_t count)
+{
+    gw_status status = known(params, count);
+    gw_isa isa;
+    if (status == GW_OK) {
+        status = gw_codec_choose_isa(params->codec, exec, &isa);
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    if (due == NULL || (residual == NULL && count != 0)) {
+        return GW_ERR_ARG;
+    }
+    const gw_coding job = {
+        .params = params, .kernels = params->codec->kernels[isa], .dtype = GW_F32};
+    const uint32_t caller = gw_fp_enter();
+    params->codec->rounds->settle(&job, due, count, residual);
+    gw_fp_leave(caller);
     return GW_OK;
 }

@@ -2,6 +2,63 @@
  * after round. */
 #include "coll/exchange.h"
 
+#include <stdlib.h>
+
+/* ---- what is due ---- */
+
+static gw_status settle(void *exchange, float *r, uint64_t count, gw_why *why)
+{
+    gw_exchange *x = exchange;
+    const gw_exchange_config *c = &x->config;
+    const gw_status status =
+        x->owes ? gw_rounds_settle(&c->params, &c->exec, x->due, r, (size_t)count) : GW_OK;
+    x->owes = 0;
+    return status == GW_OK ? GW_OK
+                           : gw_fail(why, status, "what is due: %s", gw_status_string(status));
+}
+
+static gw_status forget(void *exchange, const float *r, uint64_t count, gw_why *why)
+{
+    (void)r;
+    (void)count;
+    (void)why;
+    ((gw_exchange *)exchange)->owes = 0;
+    return GW_OK;
+}
+
+gw_status gw_additive_keep(gw_exchange *x, gw_why *why)
+{
+    size_t floats = 0;
+    if (x->slot[0] == GW_NO_SLOT || !gw_exchange_has_rounds(x) || x->there.rounds ||
+        gw_rounds_due(&x->config.params, (size_t)x->config.elements, &floats) != GW_OK ||
+        floats == 0) {
+        return GW_OK;
+    }
+    x->due = malloc(floats * sizeof *x->due);
+    x->due_after = malloc(floats * sizeof *x->due);
+    if (x->due == NULL || x->due_after == NULL) {
+        return gw_fail(why, GW_ERR_MEMORY, "no memory for an exchange");
+    }
+    const gw_feedback_keeper keeper = {x, settle, forget, 1};
+    return gw_feedback_keep(x->config.store, x->slot[0], &keeper, why);
+}
+
+void gw_additive_commit(gw_exchange *x)
+{
+    float *const before = x->due;
+    x->due = x->due_after;
+    x->due_after = before;
+    x->owes = x->due != NULL;
+}
+
+void gw_additive_free(gw_exchange *x)
+{
+    free(x->due);
+    free(x->due_after);
+}
+
+/* ---- a round ---- */
+
 static gw_rounds rounds_of(gw_exchange *x, gw_exec *exec, gw_tensor *in)
 {
     *exec = x->config.exec;
@@ -13,6 +70,8 @@ static gw_rounds rounds_of(gw_exchange *x, gw_exec *exec, gw_tensor *in)
                        .in = in,
                        .residual = x->residual[0],
                        .residual_after = x->residual_after[0],
+                       .due = x->owes ? x->due : NULL,
+                       .due_after = x->due_after,
                        .state = x->state,
                        .state_after = x->state_after};
 }

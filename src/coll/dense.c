@@ -55,8 +55,10 @@ static gw_status post_scatter(gw_exchange *x, const gw_move *m, gw_why *why)
     return post_alltoall(x, m, place(x, m->before.range.first), x->next.bytes, why);
 }
 
-static void sum_here(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t divisor)
+/* 1: a number is not finite. */
+static int sum_here(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t divisor)
 {
+    int bad = 0;
     float *own = place(x, piece.first), block[BLOCK] = {0};
     for (uint64_t at = 0; at < piece.count; at += BLOCK) {
         const size_t n = piece.count - at < BLOCK ? (size_t)(piece.count - at) : BLOCK;
@@ -71,8 +73,9 @@ static void sum_here(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t 
                 x->convert->add(GW_F32, from, block, n);
             }
         }
-        (void)x->convert->divide(own + at, block, n, divisor, 0);
+        bad |= x->convert->divide(own + at, block, n, divisor, 0);
     }
+    return bad;
 }
 
 static gw_status sum_in_order(gw_exchange *x, const gw_move *m, gw_why *why)
@@ -84,7 +87,8 @@ static gw_status sum_in_order(gw_exchange *x, const gw_move *m, gw_why *why)
     if (x->stay.inside) {
         return gw_stay_sum(x, m, piece, divisor, why);
     }
-    sum_here(x, m, piece, divisor);
+    x->seen_bad = sum_here(x, m, piece, divisor);
+    x->seen = x->divided ? piece : (gw_range){0};
     return GW_OK;
 }
 

@@ -169,7 +169,7 @@ static gw_status put(void *context, const float *r, uint64_t count, gw_why *why)
 
 gw_feedback_keeper gw_there_keeper(gw_kept *k)
 {
-    return (gw_feedback_keeper){k, fetch, put};
+    return (gw_feedback_keeper){k, fetch, put, 0};
 }
 
 static gw_status allocate(gw_kept *k, size_t bytes, gw_why *why)

@@ -3,7 +3,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "coll/exchange.h"
 
-#include "base/divide.h"
 #include "base/pool.h"
 
 #include <stdio.h>
@@ -155,6 +154,9 @@ gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out
     if (status == GW_OK) {
         status = gw_there_keep(x, why);
     }
+    if (status == GW_OK) {
+        status = gw_additive_keep(x, why);
+    }
     x->config.before = NULL;
     if (status != GW_OK) {
         gw_exchange_destroy(x, 1);
@@ -182,6 +184,7 @@ void gw_exchange_destroy(gw_exchange *x, int retire)
         (void)gw_feedback_keep(x->config.store, x->state_slot, NULL, NULL);
     }
     gw_there_free(x);
+    gw_additive_free(x);
     free(x->own_state);
     free(x);
 }
@@ -324,7 +327,8 @@ gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
     x->under_way = 0;
     x->request = NULL;
     x->stats = (gw_exchange_stats){.finite = 1};
-    x->divided = x->looked = 0;
+    x->divided = x->looked = x->seen_bad = 0;
+    x->seen = (gw_range){0};
     x->running = 1;
     return GW_OK;
 }
@@ -364,14 +368,24 @@ uint32_t gw_exchange_last_divisor(const gw_exchange *x)
     return !gw_exchange_is_additive(x) && next == x->program.n_moves ? gw_exchange_divisor(x) : 1;
 }
 
+/* 1: a number of a divided result is not finite. Of a sum, this rank has seen its own piece. */
+static int any_bad(const gw_exchange *x, size_t n)
+{
+    const size_t first = x->seen.count != 0 ? (size_t)(x->seen.first - x->program.whole.first) : n;
+    const size_t end = first + (size_t)x->seen.count;
+    return x->seen_bad || x->convert->largest(x->values, first) >= GW_INF_BITS ||
+           x->convert->largest(x->values + end, n - end) >= GW_INF_BITS;
+}
+
 /* What the last move has left to do. */
 static void finish(gw_exchange *x)
 {
     const double begin = now();
     const size_t n = (size_t)x->config.elements;
     if (!x->looked) {
-        x->stats.finite = !(x->divided ? gw_any_non_finite(x->values, n)
-                                       : gw_divide(x->values, n, gw_exchange_divisor(x)));
+        x->stats.finite = !(x->divided ? any_bad(x, n)
+                                       : x->convert->divide(x->values, x->values, n,
+                                                            gw_exchange_divisor(x), 0));
     }
     x->divided = x->looked = 1;
     x->stats.decode_seconds += now() - begin;
@@ -558,6 +572,7 @@ gw_status gw_exchange_commit(gw_exchange *x, gw_why *why)
     if (x->there.rounds) {
         gw_there_commit(&x->there.state);
     }
+    gw_additive_commit(x);
     x->running = 0;
     return GW_OK;
 }

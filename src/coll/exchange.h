@@ -94,6 +94,9 @@ struct gw_exchange {
     float *own_state;
     const float *state;
     float *state_after;
+    /* what such a codec leaves due of the residual in the store; NULL: it completes it */
+    float *due, *due_after;
+    int owes; /* `due` counts */
 
     /* the run */
     gw_lane lane;
@@ -108,6 +111,8 @@ struct gw_exchange {
     gw_messages messages;
     gw_payload *payloads; /* of one piece */
     int divided, looked;  /* the result was divided; was looked at for NaN and infinity too */
+    gw_range seen;        /* of a divided result: the part that was looked at … */
+    int seen_bad;         /* … and has one of these */
     float *base;          /* of dense operands: the tensor, or an additive payload's numbers */
     uint64_t base_first;
     float *numbers; /* additive routes */
@@ -162,6 +167,10 @@ gw_status gw_exchange_halve(gw_program *p, gw_why *why);
 gw_status gw_exchange_add_slots(gw_exchange *x, gw_why *why);
 gw_status gw_exchange_add_state(gw_exchange *x, size_t floats, gw_why *why);
 
+/* The residual of a codec with rounds stays in the store, but for what the last exchange left due. */
+gw_status gw_additive_keep(gw_exchange *x, gw_why *why);
+void gw_additive_commit(gw_exchange *x);
+void gw_additive_free(gw_exchange *x);
 /* encode and decode of an additive route; *again: another round follows */
 gw_status gw_additive_encode(gw_exchange *x, const gw_move *m, gw_why *why);
 gw_status gw_additive_decode(gw_exchange *x, int *again, gw_why *why);

@@ -392,9 +392,9 @@ gw_status gw_feedback_keep(gw_feedback *store, uint64_t slot, const gw_feedback_
         return fail_at(store, s, GW_ERR_STATE, "an encoding is open, or r' lies in the gradient",
                        why);
     }
-    float *after =
-        keeper == NULL && residual->after == NULL ? gw_residual_numbers(residual->count) : NULL;
-    if (keeper == NULL && residual->after == NULL && after == NULL) {
+    const int here = keeper == NULL || keeper->here, lacks = here && residual->after == NULL;
+    float *after = lacks ? gw_residual_numbers(residual->count) : NULL;
+    if (lacks && after == NULL) {
         return fail_at(store, s, GW_ERR_MEMORY, "no memory", why);
     }
     status = gw_residual_fetch(residual, why);
@@ -405,12 +405,10 @@ gw_status gw_feedback_keep(gw_feedback *store, uint64_t slot, const gw_feedback_
         free(after);
         return status;
     }
-    if (keeper != NULL) {
+    if (!here) {
         free(residual->after);
-        residual->after = NULL;
-    } else if (after != NULL) {
-        residual->after = after;
     }
+    residual->after = !here ? NULL : lacks ? after : residual->after;
     residual->keeper = keeper != NULL ? *keeper : (gw_feedback_keeper){0};
     return GW_OK;
 }
@@ -430,7 +428,7 @@ gw_status gw_feedback_begin(gw_feedback *store, uint64_t slot, const float **r, 
         return fail_at(store, s, GW_ERR_STATE, "an encoding is open already", why);
     }
     s->residual->open = 1;
-    *r = s->residual->keeper.fetch == NULL ? s->residual->r : NULL;
+    *r = gw_residual_is_away(s->residual) ? NULL : s->residual->r;
     if (after != NULL) {
         *after = s->residual->after;
     }
@@ -468,7 +466,8 @@ gw_status gw_feedback_check(const gw_feedback *store, uint64_t slot, const float
     uint64_t at = 0;
     const gw_status status = open_slot(store, slot, after, &s, &from, why);
     if (status == GW_OK && s->residual->keeper.fetch != NULL) {
-        return fail_at(store, s, GW_ERR_STATE, "r' lies elsewhere and cannot be looked at", why);
+        return fail_at(store, s, GW_ERR_STATE,
+                       "r' lies elsewhere or is not complete, and cannot be looked at", why);
     }
     if (status == GW_OK && !gw_all_finite(from, s->residual->count, &at)) {
         const gw_store_tensor *t = &store->tensors[s->tensor];
@@ -491,7 +490,7 @@ gw_status gw_feedback_commit_checked(gw_feedback *store, uint64_t slot, const fl
         return status;
     }
     gw_residual *residual = s->residual;
-    if (residual->keeper.fetch != NULL) {
+    if (gw_residual_is_away(residual)) {
         residual->open = 0;
         return GW_OK;
     }

@@ -20,7 +20,7 @@ typedef struct gw_residual {
     float *r, *after;      /* after: NULL in place, and for an orphan */
     void *memory;          /* what r points into */
     gw_feedback_keeper
-        keeper; /* fetch is NULL: the store has r; else r is only where it is brought to */
+        keeper; /* fetch is NULL: the store has r; else, unless `here`, r is only where it is brought to */
 } gw_residual;
 
 typedef struct gw_store_tensor {
@@ -57,6 +57,10 @@ void gw_residual_destroy(gw_residual *residual);
 void gw_residual_destroy_list(gw_residual **list);
 void gw_residual_append(gw_residual **list, gw_residual *residual);
 
+static inline int gw_residual_is_away(const gw_residual *residual)
+{
+    return residual->keeper.fetch != NULL && !residual->keeper.here;
+}
 /* r is what its keeper has; or the keeper has what r is. Nothing to do where the store has it. */
 gw_status gw_residual_fetch(const gw_residual *residual, gw_why *why);
 gw_status gw_residual_put(const gw_residual *residual, gw_why *why);

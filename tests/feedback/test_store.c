@@ -325,6 +325,88 @@ static void a_call_at_the_wrong_moment_is_named(void **state)
     }
 }
 
+/* ---- a keeper ---- */
+
+/* Knows that one is still to be added to every number of a residual in the store. */
+typedef struct adder {
+    int owes, fetched, put;
+} adder;
+
+static gw_status add_one(void *context, float *r, uint64_t count, gw_why *why)
+{
+    (void)why;
+    adder *a = context;
+    a->fetched++;
+    for (uint64_t i = 0; i < count && a->owes; i++) {
+        r[i] += 1;
+    }
+    a->owes = 0;
+    return GW_OK;
+}
+
+static gw_status written_anew(void *context, const float *r, uint64_t count, gw_why *why)
+{
+    (void)r;
+    (void)count;
+    (void)why;
+    adder *a = context;
+    a->put++;
+    a->owes = 0;
+    return GW_OK;
+}
+
+static void encode_tens(gw_feedback *store, uint64_t slot, adder *a)
+{
+    const float *r = NULL;
+    float *after = NULL;
+    OK(gw_feedback_begin(store, slot, &r, &after, NULL));
+    assert_non_null(r);
+    assert_non_null(after);
+    for (int i = 0; i < 4; i++) {
+        after[i] = 10;
+    }
+    REFUSED(GW_ERR_STATE, "is not complete", gw_feedback_commit(store, slot, NULL, &why));
+    OK(gw_feedback_commit_checked(store, slot, NULL, NULL));
+    a->owes = 1;
+}
+
+static void what_is_owed_here_is_done_before_anyone_looks(void **state)
+{
+    (void)state;
+    gw_feedback *store = new_store(GW_FEEDBACK_BESIDE);
+    const uint32_t tensor = tensor_of(store, "w", 4);
+    const uint64_t slot = slot_of(store, tensor, 0, 0, 4);
+    adder a = {.owes = 1};
+    uint8_t blob[512];
+    size_t written = 0;
+    float handed[4] = {0};
+    const gw_feedback_keeper keeper = {&a, add_one, written_anew, 1};
+    OK(gw_feedback_keep(store, slot, &keeper, NULL));
+    assert_int_equal(a.owes, 0); /* what it was told is all there is */
+    encode_tens(store, slot, &a);
+    assert_true(gw_feedback_residual(store, slot)[3] == 11);
+    assert_true(gw_feedback_residual(store, slot)[3] == 11); /* once */
+    encode_tens(store, slot, &a);
+    OK(gw_feedback_scale(store, 2, NULL));
+    assert_true(gw_feedback_residual(store, slot)[0] == 22);
+    encode_tens(store, slot, &a);
+    OK(gw_feedback_save(store, blob, sizeof blob, &written, NULL));
+    encode_tens(store, slot, &a);
+    OK(gw_feedback_load(store, 1, &(gw_feedback_blob){blob, written}, 1, NULL, NULL));
+    assert_int_equal(a.owes, 0); /* what was loaded owes nothing */
+    assert_true(gw_feedback_residual(store, slot)[0] == 11);
+    encode_tens(store, slot, &a);
+    OK(gw_feedback_keep(store, slot, NULL, NULL));
+    assert_true(gw_feedback_residual(store, slot)[1] == 11);
+    OK(gw_feedback_keep(store, slot, &keeper, NULL));
+    encode_tens(store, slot, &a);
+    OK(gw_feedback_retire(store, slot, NULL));
+    OK(gw_feedback_hand_over(store, tensor, handed, 0, 4, NULL));
+    assert_true(handed[2] == 11);
+    OK(gw_feedback_hand_over_commit(store, tensor, NULL));
+    gw_feedback_destroy(store);
+}
+
 /* ---- hand-over ---- */
 
 static void orphans_are_handed_over_piece_by_piece(void **state)
@@ -501,6 +583,7 @@ int main(void)
         cmocka_unit_test(rollback_keeps_every_bit),
         cmocka_unit_test(what_is_not_finite_never_enters),
         cmocka_unit_test(a_call_at_the_wrong_moment_is_named),
+        cmocka_unit_test(what_is_owed_here_is_done_before_anyone_looks),
         cmocka_unit_test(orphans_are_handed_over_piece_by_piece),
         cmocka_unit_test(orphans_are_added_oldest_first),
         cmocka_unit_test(arguments_are_checked),
