@@ -350,6 +350,44 @@ static void a_rank_that_flushes_subnormals(void **state)
     run_ranks(3, 1, flushing_main);
 }
 
+/* Every rank looks at its own piece of a sum as it is made, and at the others' when they have come. */
+static void bad_anywhere_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    (void)all;
+    static const uint32_t places[] = {0, 999, 1000, 1500, 2000, 2999, UINT32_MAX};
+    shown *v = arg;
+    steps *s = &v->all[rank];
+    const steps_layer layers[] = {{3000, NULL, NULL, 0}, {3000, NULL, NULL, 0}};
+    const gw_step_config config = {.comm = comm};
+    steps_open(s, &config, layers, 2);
+    steps_agree(s);
+    for (uint32_t k = 0; k < 2 * sizeof places / sizeof places[0]; k++) {
+        gw_step_result result;
+        const uint32_t at = places[k / 2];
+        for (uint32_t l = 0; l < 2; l++) {
+            steps_fill(s, l, 1);
+        }
+        if (at != UINT32_MAX && k % 2 == 0 && rank == k % 3) {
+            ((float *)s->gradient[1])[at] = NAN;
+        } else if (at != UINT32_MAX && k % 2 == 1) { /* finite, but not their sum */
+            ((float *)s->gradient[1])[at] = 3e38F;
+        }
+        steps_post(s, 0);
+        steps_post(s, 1);
+        RANK_OK(gw_step_wait(s->step, &result, NULL), "wait");
+        RANK_TRUE(result.non_finite == (at != UINT32_MAX) &&
+                      (at == UINT32_MAX || result.first_non_finite == 1),
+                  "a bad number is not seen, or one is that is not there");
+    }
+    steps_close(s);
+}
+
+static void a_bad_number_anywhere_in_a_sum_is_seen(void **state)
+{
+    (void)state;
+    run_ranks(3, 1, bad_anywhere_main);
+}
+
 /* A mean that fp16 has no number for arrives as an infinity, and is said. */
 static void overflow_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
 {
@@ -684,6 +722,7 @@ int main(void)
         cmocka_unit_test(early_layers_arrive_before_late_posts),
         cmocka_unit_test(who_is_ahead_waits),
         cmocka_unit_test(a_rank_that_flushes_subnormals),
+        cmocka_unit_test(a_bad_number_anywhere_in_a_sum_is_seen),
         cmocka_unit_test(overflow_of_fp16_is_said),
         cmocka_unit_test(ranks_draw_their_own_numbers),
         cmocka_unit_test(statistics_are_true),
