@@ -4,7 +4,8 @@
     sudo bench/pytorch/table.py NETLAB [--python PYTHON] [--nodes 4] [--rates 1gbit,200mbit,100mbit] [--delay 1us] [--steps 8] [--rounds 1] [--views] [WAY]...
 
 NETLAB is the tool that makes the links. Every way runs in processes of its own, one rank a node, one thread a rank; one that does
-not end is "hung". Times are the median of STEPS after 4 more, on rank 0; with several rounds, in which the ways take turns, the median of theirs.
+not end is "hung". Times are the median of STEPS after 4 more, on rank 0 (of compute and copies: on the slowest rank, for which an exchange would wait); with several
+rounds, in which the ways take turns, the median of theirs.
 
 limit     bytes that rank 0's interface sent, over the link's rate
 beyond    step minus compute minus limit: negative where the wire is hidden behind computing
