@@ -165,8 +165,8 @@ int main(int argc, char **argv)
         gw_convert_for(gw_isa_best())->sum(j.residual[1], j.gradient, j.residual[0], j.count);
         times[k] = milliseconds() - begin;
     }
-    (void)printf("%s, %ld rows, ms\n%-22s %9s %9s %9s %9s %9s %9s\n", spec, rows, "", "make 0", "take 0",
-                 "make 1", "take 1", "mean", "all");
+    (void)printf("%s, %ld rows, ms\n%-22s %9s %9s %9s %9s %9s %9s\n", spec, rows, "", "make 0",
+                 "take 0", "make 1", "take 1", "mean", "all");
     run(&j, 0, "r\xE2\x80\xB2 complete"); /* a prime is three bytes of one column */
     if (j.due[0] != NULL) {
         run(&j, 1, "the rest left due");

@@ -173,7 +173,7 @@ gw_status gw_rounds_take(const gw_rounds *x, unsigned round, const float *sum)
     t.source.summed = t.source.count;
     const uint32_t caller = gw_fp_enter();
     x->params->codec->rounds->take(&t.job, &t.source, round, t.own, sum, x->state_after,
-                                    x->due_after);
+                                   x->due_after);
     gw_fp_leave(caller);
     return GW_OK;
 }

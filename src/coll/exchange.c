@@ -383,9 +383,9 @@ static void finish(gw_exchange *x)
     const double begin = now();
     const size_t n = (size_t)x->config.elements;
     if (!x->looked) {
-        x->stats.finite = !(x->divided ? any_bad(x, n)
-                                       : x->convert->divide(x->values, x->values, n,
-                                                            gw_exchange_divisor(x), 0));
+        x->stats.finite =
+            !(x->divided ? any_bad(x, n)
+                         : x->convert->divide(x->values, x->values, n, gw_exchange_divisor(x), 0));
     }
     x->divided = x->looked = 1;
     x->stats.decode_seconds += now() - begin;

@@ -396,9 +396,9 @@ static lone lone_new(const char *spec, size_t count, gw_dtype dtype, gw_isa isa)
 
 static void lone_free(lone *l)
 {
-    void *const all[] = {l->exec.workspace.data, l->gradient,    l->sum,       l->out,
-                         l->residual[0],         l->residual[1], l->memory[0], l->memory[1],
-                         l->due[0],              l->due[1]};
+    void *const all[] = {
+        l->exec.workspace.data, l->gradient,  l->sum,       l->out,    l->residual[0],
+        l->residual[1],         l->memory[0], l->memory[1], l->due[0], l->due[1]};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
         free(all[i]);
     }
@@ -445,7 +445,8 @@ static void lone_exchange(lone *l, int leaves_due, int keep)
  * the instruction set. */
 static void compare_due(const char *spec, size_t count, gw_dtype dtype, gw_isa isa)
 {
-    lone whole = lone_new(spec, count, dtype, GW_ISA_SCALAR), due = lone_new(spec, count, dtype, isa);
+    lone whole = lone_new(spec, count, dtype, GW_ISA_SCALAR),
+         due = lone_new(spec, count, dtype, isa);
     gen g = {31};
     for (int step = 0; step < 7; step++) {
         gen_fill(&g, GEN_NORMAL, dtype, whole.gradient, count);
@@ -454,9 +455,9 @@ static void compare_due(const char *spec, size_t count, gw_dtype dtype, gw_isa i
         lone_exchange(&due, step != 5, step != 3);
         assert_memory_equal(whole.out, due.out, count * sizeof(float));
         if ((step == 2 || step == 6) && due.owes) {
-            assert_int_equal(gw_rounds_settle(&due.params, &due.exec, due.due[0], due.residual[0],
-                                              due.count),
-                             GW_OK);
+            assert_int_equal(
+                gw_rounds_settle(&due.params, &due.exec, due.due[0], due.residual[0], due.count),
+                GW_OK);
             due.owes = 0;
         }
         if (!due.owes) {
@@ -471,8 +472,8 @@ static void compare_due(const char *spec, size_t count, gw_dtype dtype, gw_isa i
 static void what_is_left_due_changes_no_bit(void **state)
 {
     (void)state;
-    static const char *const specs[] = {"lowrank:rank=1,cols=80", "lowrank:rank=2,cols=77",
-                                        "lowrank:rank=3,cols=64", "lowrank:rank=4,cols=31",
+    static const char *const specs[] = {"lowrank:rank=1,cols=80",   "lowrank:rank=2,cols=77",
+                                        "lowrank:rank=3,cols=64",   "lowrank:rank=4,cols=31",
                                         "lowrank:rank=4,cols=1030", "lowrank:rank=5,cols=80"};
     for (size_t i = 0; i < sizeof specs / sizeof specs[0]; i++) {
         for (int isa = GW_ISA_SCALAR; isa < GW_ISA_COUNT; isa++) {
@@ -482,7 +483,8 @@ static void what_is_left_due_changes_no_bit(void **state)
             }
         }
     }
-    compare_due("lowrank:rank=4,cols=1040", (1 << 20) + 111, GW_F32, GW_ISA_AUTO); /* past the cache */
+    compare_due("lowrank:rank=4,cols=1040", (1 << 20) + 111, GW_F32,
+                GW_ISA_AUTO); /* past the cache */
 }
 
 static void small_tensors_go_as_they_are(void **state)

@@ -1,4 +1,5 @@
-/* A block's threads as fibers. */
+/* A block's threads as fibers, which live from block to block. One is entered by ucontext, which asks the kernel for the mask of
+ * signals, and left and resumed by the compiler's own jump, which does not: blocks meet at barriers millions of times. */
 #include "cuda_runtime.h"
 
 #include <stdio.h>
@@ -17,8 +18,14 @@ struct barrier {
     uint32_t arrived, generation;
 };
 
+struct fiber {
+    ucontext_t first;
+    void *at[5]; /* where it was left */
+    bool begun;
+};
+
 struct block {
-    ucontext_t scheduler, fiber[MAX_THREADS];
+    fiber scheduler, threads[MAX_THREADS];
     dim3 index[MAX_THREADS];
     bool done[MAX_THREADS];
     uint32_t n, now, live;
@@ -32,12 +39,31 @@ struct block {
 };
 block *b;
 
-/* To the next thread that is not done; back here when it is this one's turn again. */
-void yield(bool ended)
+[[noreturn]] __attribute__((noinline)) void enter(fiber *to)
 {
-    const uint32_t me = b->now;
+    if (to->begun) {
+        __builtin_longjmp(to->at, 1);
+    }
+    to->begun = true;
+    setcontext(&to->first);
+    abort();
+}
+
+/* Comes back when someone enters `from` again. */
+__attribute__((noinline)) void leave(fiber *from, fiber *to)
+{
+    if (__builtin_setjmp(from->at) == 0) {
+        enter(to);
+    }
+}
+
+/* To the next thread that is not done, or where the block began; back here when it is this one's turn again. */
+void yield(void)
+{
+    fiber *const me = &b->threads[b->now];
     if (b->live == 0) {
-        setcontext(&b->scheduler);
+        leave(me, &b->scheduler);
+        return;
     }
     if (++b->idle > 8ull * b->n + 64) {
         fprintf(stderr, "threads of block %u wait for each other at different places\n",
@@ -48,10 +74,8 @@ void yield(bool ended)
         b->now = (b->now + 1) % b->n;
     } while (b->done[b->now]);
     threadIdx = b->index[b->now];
-    if (ended) {
-        setcontext(&b->fiber[b->now]);
-    } else if (b->now != me) {
-        swapcontext(&b->fiber[me], &b->fiber[b->now]);
+    if (&b->threads[b->now] != me) {
+        leave(me, &b->threads[b->now]);
     }
 }
 
@@ -65,17 +89,19 @@ void wait(barrier *at, uint32_t members)
         return;
     }
     while (at->generation == generation) {
-        yield(false);
+        yield();
     }
 }
 
 void run_fiber(void)
 {
-    b->body(b->arg);
-    b->done[b->now] = true;
-    b->live--;
-    b->idle = 0;
-    yield(true);
+    for (;;) { /* block after block */
+        b->body(b->arg);
+        b->done[b->now] = true;
+        b->live--;
+        b->idle = 0;
+        yield();
+    }
 }
 
 void run_block(void)
@@ -87,15 +113,18 @@ void run_block(void)
     memset(b->warp, 0, sizeof b->warp);
     memset(b->done, 0, sizeof b->done);
     for (uint32_t i = 0; i < b->n; i++) {
-        getcontext(&b->fiber[i]);
-        b->fiber[i].uc_stack.ss_sp = b->stacks + (size_t)i * STACK;
-        b->fiber[i].uc_stack.ss_size = STACK;
-        makecontext(&b->fiber[i], run_fiber, 0);
+        fiber *const f = &b->threads[i];
+        if (!f->begun) {
+            getcontext(&f->first);
+            f->first.uc_stack.ss_sp = b->stacks + (size_t)i * STACK;
+            f->first.uc_stack.ss_size = STACK;
+            makecontext(&f->first, run_fiber, 0);
+        }
         b->index[i] =
             dim3(i % blockDim.x, i / blockDim.x % blockDim.y, i / blockDim.x / blockDim.y);
     }
     threadIdx = b->index[0];
-    swapcontext(&b->scheduler, &b->fiber[0]);
+    leave(&b->scheduler, &b->threads[0]);
 }
 } // namespace
 
@@ -110,6 +139,10 @@ void gw_emulate(dim3 grid, dim3 threads, size_t shared_bytes, gw_emulated_body *
             abort();
         }
         b->stacks = (uint8_t *)stacks;
+        b->scheduler.begun = true;
+        for (fiber &f : b->threads) {
+            f.begun = false;
+        }
     }
     gridDim = grid;
     blockDim = threads;
