@@ -167,10 +167,10 @@ int main(int argc, char **argv)
     }
     (void)printf("%s, %ld rows, ms\n%-22s %9s %9s %9s %9s %9s %9s\n", spec, rows, "", "make 0",
                  "take 0", "make 1", "take 1", "mean", "all");
-    run(&j, 0, "r\xE2\x80\xB2 complete"); /* a prime is three bytes of one column */
+    run(&j, 0, "r' complete");
     if (j.due[0] != NULL) {
         run(&j, 1, "the rest left due");
     }
-    (void)printf("%-20s %9.2f\n", "r2 = r + g", median(times));
+    (void)printf("%-22s %9.2f\n", "r2 = r + g", median(times));
     return 0;
 }

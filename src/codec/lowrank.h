@@ -9,7 +9,7 @@
 typedef enum gw_lowrank_how { GW_LOWRANK_SET, GW_LOWRANK_ADD, GW_LOWRANK_TAKE } gw_lowrank_how;
 
 /* Columns of the factors up to which a walk over the matrix is all that its products cost. */
-enum { GW_LOWRANK_THIN = 4, GW_LOWRANK_TOGETHER = 4 };
+enum { GW_LOWRANK_THIN = 4 };
 
 /* Rows of n ≤ stride numbers; the factors' rows are `stride` apart, too. */
 typedef struct gw_lowrank_rows {
@@ -26,7 +26,7 @@ typedef struct gw_lowrank_kernels {
      * fp32 of any alignment */
     void (*row)(const uint8_t *left, const uint8_t *right, size_t stride, uint32_t rank, size_t n,
                 gw_lowrank_how how, float *out);
-    /* G = g + (r − the same sum) of up to `GW_LOWRANK_TOGETHER` rows into r′; p[i · rank + k] = Σ_j G[i,j] · q[k · stride + j]
+    /* G = g + (r − the same sum) of `rows` rows into r′; p[i · rank + k] = Σ_j G[i,j] · q[k · stride + j]
      * in 16 lanes, j mod 16, then by halves; rank ≤ GW_LOWRANK_THIN */
     void (*project)(const gw_lowrank_rows *x, size_t rows, uint32_t rank, float *p);
     /* to[k · stride + j] += Σ_i left[i · rank + k] · g[i · stride + j] for j < n, i < rows, i ascending;

@@ -58,7 +58,7 @@ GW_INLINE void ask(const float *x)
 }
 
 /* Registers of one step of 16 lanes; rows whose sums are all in registers. */
-enum { WIDE = GW_LOWRANK_LANES / LANES, TOGETHER = LANES == 16 ? GW_LOWRANK_TOGETHER : 1 };
+enum { WIDE = GW_LOWRANK_LANES / LANES, TOGETHER = LANES == 16 ? 4 : 1 };
 
 GW_INLINE void project_how(const gw_lowrank_rows *x, size_t rows, uint32_t rank, int due,
                            int around, float *p)
