@@ -43,6 +43,7 @@ typedef struct gw_rounds {
 GW_API gw_status gw_rounds_elements(const gw_params *params, size_t count, unsigned round,
                                     size_t *elements);
 GW_API gw_status gw_rounds_state(const gw_params *params, size_t count, size_t *floats);
+/* 0: for such a tensor nothing is ever left due, and r' is complete. */
 GW_API gw_status gw_rounds_due(const gw_params *params, size_t count, size_t *floats);
 /* How many floats at the beginning of their states mean the same in both settings: all columns that both ranks have. */
 GW_API gw_status gw_rounds_shared_state(const gw_params *a, const gw_params *b, size_t count,

@@ -92,7 +92,7 @@ typedef struct workbench {
     float *left;     /* P, then P̂: rows × rank */
     float *right;    /* Q_own: rank × cols */
     double *columns; /* rank × rows */
-    float *tile;     /* a tile of G, where neither g nor r′ has it in fp32 */
+    float *tile;     /* scratch: of g in fp32 where it is not, of a piece of the mean */
 } workbench;
 
 /* Full rows that are worked on at once. */

@@ -6,7 +6,7 @@
 
 #include <string.h>
 
-/* Outputs that are rounded or divided on their way go through a scratch of so many elements: a few rows of a matrix, which
+/* Outputs that are rounded on their way go through a scratch of so many elements: a few rows of a matrix, which
  * stay in the second-level cache. */
 enum { SCRATCH = 4 * GW_SOURCE_BLOCK };
 /* Elements from which r′ and a mean are written around the cache: 4 MiB. */
