@@ -77,6 +77,8 @@ GW_API gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchang
 GW_API void gw_exchange_destroy(gw_exchange *exchange, int retire);
 GW_API size_t gw_exchange_workspace(const gw_exchange *exchange); /* bytes; pinned for a device */
 GW_API size_t gw_exchange_workspace_there(const gw_exchange *exchange); /* of a device's memory */
+/* Most bytes that one of its collectives sends, counting once what goes to several, or receives. */
+GW_API size_t gw_exchange_most_bytes(const gw_exchange *exchange);
 GW_API const gw_program *gw_exchange_program(const gw_exchange *exchange);
 /* What the first encode point holds, and of which elements; NULL: no residual. Valid until the next commit. */
 GW_API const float *gw_exchange_residual(const gw_exchange *exchange, gw_range *range);

@@ -21,5 +21,6 @@
 #include "gradwire/step_adapt.h" /* levels chosen again during training */
 #include "gradwire/step_auto.h"  /* error and time in one plan, followed through training */
 #include "gradwire/threads.h"    /* ranks that are threads of one process */
+#include "gradwire/together.h"   /* several users of a comm, in one message a peer */
 
 #endif

@@ -63,6 +63,11 @@ GW_API gw_status gw_step_plan(gw_step *step, uint32_t layer, const gw_params *pa
 /* The order of the wire, all layers once; as they were added, unless told otherwise. In force after the next agree;
  * results, residuals and random numbers do not hang on it. */
 GW_API gw_status gw_step_order(gw_step *step, const uint32_t *layers, size_t n, gw_why *why);
+/* Which layers become ready at the same time, as those of a bucket do: one number a layer, the same for layers that do; 0: by itself, as
+ * unless told otherwise. Those of one number that follow each other, go the same flat route and send little put what they send to a
+ * peer into one message. In force after the next agree; results do not hang on it. */
+GW_API gw_status gw_step_ready_together(gw_step *step, const uint32_t *groups, size_t n,
+                                        gw_why *why);
 /* What a layer is planned as; params->codec is NULL where nothing is coded. */
 GW_API gw_status gw_step_planned(const gw_step *step, uint32_t layer, gw_params *params,
                                  gw_route *route);

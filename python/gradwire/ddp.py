@@ -1,8 +1,8 @@
 """DistributedDataParallel: a communication hook that treats each bucket layer by layer.
 
-Wire order is the order of DDP's buckets. It is learnt in every step, and a step whose order was another than the last
-one's (after the first, DDP makes its buckets anew) is followed by a new agreement. Layers are found by parameter, so
-that residuals stay where they belong.
+Wire order is the order of DDP's buckets, whose layers become ready together. Both are learnt in every step, and a step whose
+buckets were others than the last one's (after the first, DDP makes them anew) is followed by a new agreement. Layers are found
+by parameter, so that residuals stay where they belong.
 """
 
 import torch
@@ -57,7 +57,8 @@ class Hook:
 
     def __init__(self, ddp):
         self.group, self.recorder = ddp.process_group, None
-        self.session, self._layer_of, self._order, self._next, self._seen = None, {}, [], None, []
+        self.session, self._layer_of = None, {}
+        self._buckets, self._next, self._seen = None, None, []  # layers, bucket by bucket: agreed, to be, of this step
         try:
             ddp.register_comm_hook(self, _call)
         except RuntimeError as error:
@@ -65,7 +66,7 @@ class Hook:
 
     def use(self, session, parameters):
         self._layer_of = {id(p): i for i, p in enumerate(parameters)}
-        self._order, self._next, self._seen = list(range(len(parameters))), None, []
+        self._buckets, self._next, self._seen = None, None, []
         self.session = session
 
     def stop(self):
@@ -75,18 +76,18 @@ class Hook:
         session, buffer = self.session, bucket.buffer()
         if not self._seen:
             if self._next is not None:
-                session.reorder(self._next)
-                self._order, self._next = self._next, None
+                session.follow(self._next)
+                self._buckets, self._next = self._next, None
             session.open()
         if buffer.is_sparse:
             raise GradwireError("a bucket of sparse gradients: not supported")
         layers = [self._layer_of[id(p)] for p in bucket.parameters()]
         for layer, gradient in zip(layers, bucket.gradients()):
             session.post_tensor(layer, gradient)
-        self._seen += layers
+        self._seen.append(layers)
         last = bucket.is_last()
         if last:
-            if self._seen != self._order:
+            if self._seen != self._buckets:
                 self._next = self._seen
             self._seen = []
         return session.future(layers, buffer, last)

@@ -146,6 +146,7 @@ _SIGNATURES = {
     "gw_step_add": (c_int, [c_void_p, c_char_p, POINTER(c_uint64), c_size_t, c_int, POINTER(c_uint32), _why]),
     "gw_step_plan": (c_int, [c_void_p, c_uint32, POINTER(Params), POINTER(Route), _why]),
     "gw_step_order": (c_int, [c_void_p, POINTER(c_uint32), c_size_t, _why]),
+    "gw_step_ready_together": (c_int, [c_void_p, POINTER(c_uint32), c_size_t, _why]),
     "gw_step_agree": (c_int, [c_void_p, _why]),
     "gw_step_post_after": (c_int, [c_void_p, c_uint32, POINTER(Tensor), c_void_p, _why]),
     "gw_step_wait_layers": (c_int, [c_void_p, POINTER(c_uint32), c_size_t, _why]),

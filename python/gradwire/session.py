@@ -199,10 +199,14 @@ class Session:
                 check(lib.gw_feedback_scale(self._feedback(), scale / self._scale, byref(why)), why)
             self._scale = scale
 
-    def reorder(self, order):
-        """All ranks, between steps."""
-        why = Why()
+    def follow(self, buckets):
+        """The wire's order is that of the buckets; layers of one become ready together. All ranks, between steps."""
+        why, order = Why(), [layer for bucket in buckets for layer in bucket]
+        bucket_of = {layer: i + 1 for i, bucket in enumerate(buckets) for layer in bucket}
         check(lib.gw_step_order(self._step, (c_uint32 * len(order))(*order), len(order), byref(why)), why)
+        if self.chooser != "auto":  # which prices every layer's messages by themselves
+            groups = (c_uint32 * len(order))(*(bucket_of[layer] for layer in range(len(order))))
+            check(lib.gw_step_ready_together(self._step, groups, len(groups), byref(why)), why)
         self._agree()
 
     def post(self, layer, address, stream=None):

@@ -234,6 +234,15 @@ size_t gw_exchange_workspace_there(const gw_exchange *exchange)
     return exchange->config.place.cuda != NULL ? gw_arena_need(&there) : 0;
 }
 
+size_t gw_exchange_most_bytes(const gw_exchange *x)
+{
+    const size_t lengths = x->bundle_entries * sizeof *x->lengths;
+    const size_t numbers = gw_exchange_is_additive(x) ? x->numbers_bytes
+                           : x->bundle_entries == 0   ? 4 * (size_t)x->config.elements
+                                                      : 0;
+    return larger(larger(x->bundle_bytes, lengths), numbers);
+}
+
 const gw_program *gw_exchange_program(const gw_exchange *exchange)
 {
     return &exchange->program;

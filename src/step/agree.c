@@ -192,12 +192,23 @@ static uint64_t hash_order(const gw_step *s)
     return s->order != NULL ? gw_payload_hash(s->order, s->n_layers * sizeof *s->order, 0) : 0;
 }
 
+static uint64_t hash_groups(const gw_step *s)
+{
+    uint64_t hash = 0;
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        hash = (hash ^ s->layers[i].ready_with) * 0x9E3779B97F4A7C15u;
+    }
+    return hash;
+}
+
 static gw_status compare_layers(gw_step *s, gw_why *why)
 {
-    static const char *const names[] = {"library version", "step number", "layers:", "wire order"};
+    static const char *const names[] = {"library version", "step number", "layers:", "wire order",
+                                        "ready together"};
     gw_comm *comm = s->lanes[0].groups.flat;
-    const uint64_t numbers[GW_STEP_NUMBERS] = {gw_version(), s->number, s->n_layers, hash_order(s)};
-    gw_status status = gw_step_compare_numbers(s, comm, numbers, names, 4, why);
+    const uint64_t numbers[GW_STEP_NUMBERS] = {gw_version(), s->number, s->n_layers, hash_order(s),
+                                               hash_groups(s)};
+    gw_status status = gw_step_compare_numbers(s, comm, numbers, names, 5, why);
     uint64_t own = 0;
     uint64_t *all = calloc(comm->ranks, sizeof *all);
     for (uint32_t i = 0; i < s->n_layers; i++) {

@@ -29,8 +29,13 @@ static void drop_tasks(gw_step *s)
         gw_exchange_destroy(s->fusions[i].exchange, 1);
         gw_device_free(s, s->fusions[i].values, 0);
     }
+    for (uint32_t i = 0; i < s->n_convoys; i++) {
+        gw_together_destroy(s->convoys[i].messages);
+    }
     free(s->fusions);
     free(s->fused);
+    free(s->convoys);
+    free(s->convoyed);
     free(s->tasks);
     free(s->trial.values);
     free(s->trial.input);
@@ -39,8 +44,10 @@ static void drop_tasks(gw_step *s)
     memset(&s->trial, 0, sizeof s->trial);
     s->fusions = NULL;
     s->fused = NULL;
+    s->convoys = NULL;
+    s->convoyed = NULL;
     s->tasks = NULL;
-    s->n_fusions = s->n_tasks = 0;
+    s->n_fusions = s->n_convoys = s->n_tasks = 0;
 }
 
 void gw_step_unprepare(gw_step *s)
@@ -145,8 +152,11 @@ static gw_status close_fusion(gw_step *s, gw_fusion *f, gw_why *why)
     }
     f->values = values;
     status = gw_exchange_create(&config, &f->exchange, why);
-    s->tasks[s->n_tasks++] =
-        (gw_task){f->exchange, UINT32_MAX, (uint32_t)(f - s->fusions), 0, f->elements, 0, 0};
+    s->tasks[s->n_tasks++] = (gw_task){.exchange = f->exchange,
+                                       .layer = UINT32_MAX,
+                                       .fusion = (uint32_t)(f - s->fusions),
+                                       .convoy = UINT32_MAX,
+                                       .elements = f->elements};
     return status;
 }
 
@@ -166,6 +176,20 @@ static gw_status add_fused(gw_step *s, uint32_t layer, int last, uint32_t *n_fus
     f->count++;
     f->elements += l->elements;
     return f->elements >= FUSION || last ? close_fusion(s, f, why) : GW_OK;
+}
+
+static void add_pieces(gw_step *s, uint32_t layer)
+{
+    const gw_layer *l = &s->layers[layer];
+    for (uint32_t p = 0; p < l->n_pieces; p++) {
+        const gw_range whole = gw_exchange_program(l->pieces[p])->whole;
+        s->tasks[s->n_tasks++] = (gw_task){.exchange = l->pieces[p],
+                                           .layer = layer,
+                                           .fusion = UINT32_MAX,
+                                           .convoy = UINT32_MAX,
+                                           .first = whole.first,
+                                           .elements = whole.count};
+    }
 }
 
 static gw_status make_tasks(gw_step *s, gw_why *why)
@@ -189,7 +213,10 @@ static gw_status make_tasks(gw_step *s, gw_why *why)
     s->tasks = calloc((size_t)pieces + 1, sizeof *s->tasks);
     s->fused = calloc((size_t)s->n_layers + 1, sizeof *s->fused);
     s->fusions = calloc((size_t)s->n_layers + 1, sizeof *s->fusions);
-    if (status == GW_OK && (s->tasks == NULL || s->fused == NULL || s->fusions == NULL)) {
+    s->convoyed = calloc((size_t)s->n_layers + 1, sizeof *s->convoyed);
+    s->convoys = calloc((size_t)s->n_layers + 1, sizeof *s->convoys);
+    if (status == GW_OK && (s->tasks == NULL || s->fused == NULL || s->fusions == NULL ||
+                            s->convoyed == NULL || s->convoys == NULL)) {
         status = GW_FAIL(why, GW_ERR_MEMORY, "no memory for %u layers", s->n_layers);
     }
     for (uint32_t i = 0; i < s->n_layers; i++) {
@@ -197,17 +224,17 @@ static gw_status make_tasks(gw_step *s, gw_why *why)
     }
     for (uint32_t place = 0; place < s->n_layers && status == GW_OK; place++) {
         const uint32_t i = in_order(s, place);
-        gw_layer *l = &s->layers[i];
-        if (fuses(s, l)) {
+        int joined = 0;
+        if (fuses(s, &s->layers[i])) {
             status = add_fused(s, i, i == last_fused, &n_fused, why);
             continue;
         }
-        for (uint32_t p = 0; p < l->n_pieces; p++) {
-            const gw_range whole = gw_exchange_program(l->pieces[p])->whole;
-            s->tasks[s->n_tasks++] =
-                (gw_task){l->pieces[p], i, UINT32_MAX, whole.first, whole.count, 0, 0};
+        status = gw_convoy_add(s, i, &joined, why);
+        if (status == GW_OK && !joined) {
+            add_pieces(s, i);
         }
     }
+    status = status == GW_OK ? gw_convoy_close(s, why) : status;
     gw_device_make_waves(s);
     return status;
 }
@@ -233,7 +260,10 @@ static gw_status make_workspaces(gw_step *s, gw_why *why)
         size_t need = 0, there = 0;
         for (uint32_t t = i; t < s->n_tasks; t += s->n_lanes) {
             const gw_exchange *x = s->tasks[t].exchange;
-            const size_t bytes = gw_exchange_workspace(x), more = gw_exchange_workspace_there(x);
+            const uint32_t convoy = s->tasks[t].convoy;
+            const size_t bytes = convoy != UINT32_MAX ? gw_convoy_workspace(s, &s->convoys[convoy])
+                                                      : gw_exchange_workspace(x);
+            const size_t more = gw_exchange_workspace_there(x);
             need = bytes > need ? bytes : need;
             there = more > there ? more : there;
         }

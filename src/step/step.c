@@ -301,6 +301,20 @@ gw_status gw_step_order(gw_step *s, const uint32_t *layers, size_t n, gw_why *wh
     return GW_OK;
 }
 
+gw_status gw_step_ready_together(gw_step *s, const uint32_t *groups, size_t n, gw_why *why)
+{
+    if (groups == NULL || n != s->n_layers || s->posted != 0) {
+        return GW_FAIL(why, s->posted != 0 ? GW_ERR_STATE : GW_ERR_ARG,
+                       "groups of %zu layers; there are %u%s", n, s->n_layers,
+                       s->posted != 0 ? ", and a step is under way" : "");
+    }
+    for (size_t i = 0; i < n; i++) {
+        s->layers[i].ready_with = groups[i];
+    }
+    s->agreed = 0;
+    return GW_OK;
+}
+
 gw_status gw_step_plan(gw_step *s, uint32_t layer, const gw_params *params, const gw_route *route,
                        gw_why *why)
 {

@@ -1,5 +1,5 @@
 /* A step, seen from inside. step.c takes layers, plans and gradients; agree.c compares them with the other
- * ranks'; prepare.c turns the plan into tasks; run.c runs them and timeline.c tells when; device.c is for gradients on a device; adapt*.c choose levels during training. */
+ * ranks'; prepare.c turns the plan into tasks, convoy.c some of them into one; task.c is what a task does, run.c runs them and timeline.c tells when; device.c is for gradients on a device; adapt*.c choose levels during training. */
 #ifndef GW_STEP_STEP_H
 #define GW_STEP_STEP_H
 
@@ -7,6 +7,7 @@
 #include "base/why.h"
 
 #include <gradwire/step.h>
+#include <gradwire/together.h>
 
 #include <pthread.h>
 
@@ -18,10 +19,19 @@ typedef struct gw_fusion {
     gw_exchange *exchange;
 } gw_fusion;
 
-/* One exchange: a layer, a piece of one, or a fusion. */
+/* Layers that become ready together and whose messages are short: each has its exchange, and their messages go as one. Members are
+ * layers first … first + count - 1 of the step's `convoyed` list. */
+typedef struct gw_convoy {
+    uint32_t first, count;
+    gw_together *messages;
+    uint32_t ended, at; /* this step: members that have, and the one that was last looked at */
+} gw_convoy;
+
+/* One exchange: a layer, a piece of one, or a fusion; or a convoy, and then its first layer's. */
 typedef struct gw_task {
     gw_exchange *exchange;
     uint32_t layer, fusion; /* UINT32_MAX: not one of these */
+    uint32_t convoy;        /* UINT32_MAX: none */
     uint64_t first, elements;
     uint32_t wave, wave_end; /* tasks of the same layer, as many as lanes, whose posts alternate */
 } gw_task;
@@ -34,7 +44,8 @@ typedef struct gw_layer {
     uint32_t store_tensor;
     gw_params params;
     gw_route route;
-    int changed; /* the plan, since the last agree */
+    uint32_t ready_with; /* layers of the same number become ready together; 0: by itself */
+    int changed;         /* the plan, since the last agree */
     /* prepared by agree */
     float *widened; /* fp32 of an fp16 or bf16 gradient, where that lies */
     void *event;    /* on a device: the gradient is ready */
@@ -86,6 +97,9 @@ struct gw_step {
     uint32_t *fused; /* layers of fusions */
     gw_fusion *fusions;
     uint32_t n_fusions;
+    uint32_t *convoyed; /* layers of convoys */
+    gw_convoy *convoys;
+    uint32_t n_convoys;
     gw_task *tasks;
     uint32_t n_tasks;
     gw_step_lane lanes[GW_STEP_MAX_LANES];
@@ -138,8 +152,27 @@ gw_status gw_step_set_plan(gw_step *s, uint32_t layer, const gw_params *params,
                            const gw_route *route, gw_why *why);
 /* Exchanges, tasks and memory of the plan. What a changed layer's residuals held is handed over. */
 gw_status gw_step_prepare(gw_step *s, gw_why *why);
+/* Layers in the order of the wire; *joined: it goes in a convoy, whose task is made when it is closed, by a layer that does not join or
+ * at the end. */
+gw_status gw_convoy_add(gw_step *s, uint32_t layer, int *joined, gw_why *why);
+gw_status gw_convoy_close(gw_step *s, gw_why *why);
+size_t gw_convoy_workspace(const gw_step *s, const gw_convoy *c);
 /* Frees what agree prepared. Residuals of exchanges are retired. */
 void gw_step_unprepare(gw_step *s);
+/* ---- a task, at a lane ---- */
+
+int gw_task_ready(gw_step *s, const gw_task *t); /* its gradients are there */
+gw_status gw_task_begin(gw_step *s, gw_step_lane *lane, gw_why *why);
+gw_status gw_task_progress(gw_step *s, const gw_step_lane *lane, int *done, int *moved,
+                           gw_why *why);
+/* When it is done. The lane is at the next one already. */
+gw_status gw_task_end(gw_step *s, const gw_step_lane *lane, const gw_task *t, gw_why *why);
+typedef struct gw_task_words {
+    char text[128];
+} gw_task_words;
+/* Which layer it is at, and where. */
+void gw_task_say(const gw_step *s, const gw_task *t, gw_task_words *words);
+
 /* The lanes have something to look at. Under the lock, or as what groups call. */
 void gw_step_wake(gw_step *s);
 /* Groups say when something arrives, as far as they can, or no more. */

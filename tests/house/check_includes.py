@@ -17,7 +17,8 @@ MAY_SEE = {"adapt": {"codec"}, "base": set(), "codec": set(), "coll": {"codec", 
            "route": {"codec"}, "step": {"adapt", "codec", "coll", "comm", "plan", "route", "feedback", "wire"}, "wire": {"codec"}}
 # public header -> room it belongs to
 PUBLIC = {"adapt.h": "adapt", "base.h": "base", "codec.h": "codec", "coll.h": "coll", "comm.h": "comm", "cuda.h": "codec", "errors.h": "codec", "feedback.h": "feedback",
-          "frame.h": "wire", "hosted.h": "comm", "joint.h": "plan", "mpi.h": "comm", "nccl.h": "comm", "plan.h": "plan", "rounds.h": "codec", "route.h": "route", "step.h": "step", "step_adapt.h": "step", "step_auto.h": "step", "threads.h": "comm"}
+          "frame.h": "wire", "hosted.h": "comm", "joint.h": "plan", "mpi.h": "comm", "nccl.h": "comm", "plan.h": "plan", "rounds.h": "codec", "route.h": "route", "step.h": "step", "step_adapt.h": "step", "step_auto.h": "step", "threads.h": "comm",
+          "together.h": "comm"}
 INCLUDE = re.compile(r'^\s*#\s*include\s+["<]([^">]+)[">]', re.M)
 
 

@@ -1,0 +1,265 @@
+/* Operations of several users in one message a peer. */
+#include "base/why.h"
+#include "comm/pieces.h"
+
+#include <gradwire/together.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct user {
+    gw_comm comm;
+    gw_together *of;
+    gw_piece *pieces; /* of its operation */
+    enum { FREE, POSTED, DONE, LEFT } state;
+} user;
+
+struct gw_together {
+    gw_comm *over;
+    user *users;
+    gw_piece *pieces; /* of all users */
+    uint32_t n_users;
+    int under_way;
+    gw_request request;
+    size_t bytes;
+    uint8_t *send, *receive;
+    size_t *send_size, *send_at, *size, *at; /* by peer */
+};
+
+/* ---- one message a peer ---- */
+
+/* Every user sends the same to all: it stands in the buffer once. */
+static int same_for_all(const gw_together *t)
+{
+    const uint32_t own = t->over->rank, first = own == 0 ? 1 : 0;
+    for (uint32_t u = 0; u < t->n_users; u++) {
+        const gw_piece *p = t->users[u].pieces;
+        for (uint32_t i = 0; t->users[u].state == POSTED && i < t->over->ranks; i++) {
+            if (i != own && (p[i].from != p[first].from || p[i].sent != p[first].sent)) {
+                return 0;
+            }
+        }
+    }
+    return 1;
+}
+
+static gw_status measure(gw_together *t, int same, gw_why *why)
+{
+    const uint32_t own = t->over->rank;
+    size_t sent = 0, received = 0;
+    for (uint32_t i = 0; i < t->over->ranks; i++) {
+        t->send_at[i] = same ? 0 : sent;
+        t->at[i] = received;
+        t->send_size[i] = t->size[i] = 0;
+        for (uint32_t u = 0; i != own && u < t->n_users; u++) {
+            const user *who = &t->users[u];
+            t->send_size[i] += who->state == POSTED ? who->pieces[i].sent : 0;
+            t->size[i] += who->state == POSTED ? who->pieces[i].received : 0;
+        }
+        sent = same && i != own ? t->send_size[i] : sent + t->send_size[i];
+        received += t->size[i];
+    }
+    return sent <= t->bytes && received <= t->bytes
+               ? GW_OK
+               : GW_FAIL(why, GW_ERR_CAPACITY,
+                         "%zu bytes to send and %zu to receive together; there is room for %zu",
+                         sent, received, t->bytes);
+}
+
+static void pack(const gw_together *t, int same)
+{
+    const uint32_t own = t->over->rank;
+    for (uint32_t i = 0, packed = 0; i < t->over->ranks && !(same && packed); i++) {
+        uint8_t *to = t->send + t->send_at[i];
+        for (uint32_t u = 0; i != own && u < t->n_users; u++) {
+            const gw_piece *p = &t->users[u].pieces[i];
+            if (t->users[u].state == POSTED && p->sent != 0) {
+                memcpy(to, p->from, p->sent);
+                to += p->sent;
+            }
+        }
+        packed |= i != own;
+    }
+}
+
+static void unpack(const gw_together *t)
+{
+    const uint32_t own = t->over->rank;
+    for (uint32_t i = 0; i < t->over->ranks; i++) {
+        const uint8_t *from = t->receive + t->at[i];
+        for (uint32_t u = 0; i != own && u < t->n_users; u++) {
+            const gw_piece *p = &t->users[u].pieces[i];
+            if (t->users[u].state == POSTED && p->received != 0) {
+                memcpy(p->to, from, p->received);
+                from += p->received;
+            }
+        }
+    }
+}
+
+/* If nobody is missing. */
+static gw_status set_out(gw_together *t, gw_why *why)
+{
+    uint32_t posted = 0;
+    for (uint32_t u = 0; u < t->n_users; u++) {
+        posted += t->users[u].state == POSTED;
+        if (t->users[u].state == FREE || t->users[u].state == DONE) {
+            return GW_OK;
+        }
+    }
+    if (posted == 0) {
+        return GW_OK;
+    }
+    const int same = same_for_all(t);
+    gw_status status = measure(t, same, why);
+    if (status == GW_OK) {
+        pack(t, same);
+        status = t->over->table->alltoallv(t->over, t->send, t->send_size, t->send_at, t->receive,
+                                           t->size, t->at, &t->request, why);
+    }
+    t->under_way = status == GW_OK;
+    return status;
+}
+
+/* ---- the table ---- */
+
+static gw_status post(gw_comm *comm, gw_status pieces, gw_request *request, gw_why *why)
+{
+    user *who = (user *)comm;
+    if (pieces != GW_OK) {
+        return pieces;
+    }
+    if (who->state != FREE) {
+        return GW_FAIL(why, GW_ERR_STATE, "one operation at a time goes together with others'");
+    }
+    const gw_piece *mine = &who->pieces[comm->rank];
+    if (mine->sent != 0 && mine->from != mine->to) {
+        memmove(mine->to, mine->from, mine->sent);
+    }
+    who->state = POSTED;
+    *request = who;
+    return set_out(who->of, why);
+}
+
+static gw_status allgatherv(gw_comm *comm, const void *send, size_t bytes, void *receive,
+                            const size_t *sizes, const size_t *offsets, gw_request *request,
+                            gw_why *why)
+{
+    return post(comm,
+                gw_pieces_allgatherv(((user *)comm)->pieces, comm, send, bytes, receive, sizes,
+                                     offsets, why),
+                request, why);
+}
+
+static gw_status alltoallv(gw_comm *comm, const void *send, const size_t *send_sizes,
+                           const size_t *send_offsets, void *receive, const size_t *receive_sizes,
+                           const size_t *receive_offsets, gw_request *request, gw_why *why)
+{
+    return post(comm,
+                gw_pieces_alltoallv(((user *)comm)->pieces, comm, send, send_sizes, send_offsets,
+                                    receive, receive_sizes, receive_offsets, why),
+                request, why);
+}
+
+static gw_status broadcast(gw_comm *comm, void *buffer, size_t bytes, uint32_t root,
+                           gw_request *request, gw_why *why)
+{
+    return post(comm, gw_pieces_broadcast(((user *)comm)->pieces, comm, buffer, bytes, root, why),
+                request, why);
+}
+
+static gw_status test(gw_comm *comm, gw_request request, int *done, gw_why *why)
+{
+    user *who = request;
+    gw_together *t = who->of;
+    gw_status status = GW_OK;
+    int arrived = 0;
+    (void)comm;
+    if (t->under_way) {
+        status = t->over->table->test(t->over, t->request, &arrived, why);
+        t->under_way = status == GW_OK && !arrived;
+    }
+    if (arrived) {
+        unpack(t);
+        for (uint32_t u = 0; u < t->n_users; u++) {
+            t->users[u].state = t->users[u].state == POSTED ? DONE : t->users[u].state;
+        }
+    }
+    *done = who->state == DONE;
+    who->state = *done ? FREE : who->state;
+    return status;
+}
+
+static const gw_comm_table table = {
+    .size = sizeof table,
+    .name = "together",
+    .allgatherv = allgatherv,
+    .alltoallv = alltoallv,
+    .broadcast = broadcast,
+    .test = test,
+};
+
+/* ---- users ---- */
+
+gw_status gw_together_create(gw_comm *over, uint32_t users, size_t bytes, gw_together **out,
+                             gw_why *why)
+{
+    if (over == NULL || users == 0) {
+        return GW_FAIL(why, GW_ERR_ARG, "messages that go together need a comm and users");
+    }
+    const size_t ranks = over->ranks;
+    gw_together *t = calloc(1, sizeof *t);
+    if (t != NULL) {
+        *t = (gw_together){.over = over, .n_users = users, .bytes = bytes};
+        t->users = calloc(users, sizeof *t->users);
+        t->pieces = calloc(users * ranks, sizeof *t->pieces);
+        t->send = malloc(2 * bytes + 1);
+        t->send_size = calloc(4 * ranks, sizeof *t->send_size);
+    }
+    if (t == NULL || t->users == NULL || t->pieces == NULL || t->send == NULL ||
+        t->send_size == NULL) {
+        gw_together_destroy(t);
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for messages that go together");
+    }
+    t->receive = t->send + bytes;
+    t->send_at = t->send_size + ranks;
+    t->size = t->send_at + ranks;
+    t->at = t->size + ranks;
+    for (uint32_t u = 0; u < users; u++) {
+        t->users[u] = (user){{&table, over->rank, over->ranks}, t, t->pieces + u * ranks, LEFT};
+    }
+    *out = t;
+    return GW_OK;
+}
+
+void gw_together_destroy(gw_together *t)
+{
+    if (t != NULL) {
+        free(t->users);
+        free(t->pieces);
+        free(t->send);
+        free(t->send_size);
+        free(t);
+    }
+}
+
+void gw_together_begin(gw_together *t)
+{
+    for (uint32_t u = 0; u < t->n_users; u++) {
+        t->users[u].state = FREE;
+    }
+}
+
+gw_comm *gw_together_comm(gw_together *t, uint32_t number)
+{
+    return number < t->n_users ? &t->users[number].comm : NULL;
+}
+
+gw_status gw_together_leave(gw_together *t, uint32_t number, gw_why *why)
+{
+    if (number >= t->n_users) {
+        return GW_FAIL(why, GW_ERR_ARG, "user %u of %u", number, t->n_users);
+    }
+    t->users[number].state = LEFT;
+    return set_out(t, why);
+}

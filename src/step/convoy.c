@@ -1,0 +1,120 @@
+/* Which layers' messages go together: those of layers that become ready at once and send little, as a bucket's of a deep network do.
+ * docs/decisions/012 */
+#include "step/step.h"
+
+#include "base/arena.h"
+
+/* Of one convoy: elements that are coded before anything is sent, and about as many bytes to one peer that a message hardly costs
+ * more than an empty one. */
+enum { ELEMENTS = 4 << 20, BYTES = 128 << 10 };
+
+static const gw_layer *member(const gw_step *s, const gw_convoy *c, uint32_t i)
+{
+    return &s->layers[s->convoyed[c->first + i]];
+}
+
+static uint32_t kind_of(const gw_layer *l)
+{
+    const uint32_t flags = l->params.codec != NULL ? gw_params_flags(&l->params) : 0;
+    return flags & (GW_CODEC_FIXED_SIZE | GW_CODEC_ROUNDS);
+}
+
+/* To one peer, about: caps are seldom reached. */
+static uint64_t message_bytes(const gw_step *s, const gw_layer *l)
+{
+    const uint64_t most = gw_exchange_most_bytes(l->pieces[0]) / s->config.comm->ranks;
+    return l->params.codec != NULL && (kind_of(l) & GW_CODEC_FIXED_SIZE) == 0 ? most / 8 : most;
+}
+
+static int is_flat(const gw_program *p)
+{
+    int flat = 1;
+    for (uint32_t i = 0; i < p->n_moves; i++) {
+        flat &= p->move[i].step.level == 0 || p->move[i].step.level == GW_LEVEL_FLAT;
+    }
+    return flat;
+}
+
+static int may_join(const gw_step *s, const gw_layer *l)
+{
+    return l->ready_with != 0 && l->n_pieces == 1 && s->config.comm->ranks > 1 &&
+           !gw_step_on_device(s) && (s->config.comm->table->flags & GW_COMM_SAME_BITS) == 0 &&
+           is_flat(gw_exchange_program(l->pieces[0]));
+}
+
+/* Members make the same operations, one by one: then what goes to all peers goes to all from every member. */
+static int fits(const gw_step *s, const gw_convoy *c, const gw_layer *l)
+{
+    const gw_layer *first = member(s, c, 0);
+    uint64_t elements = l->elements, bytes = message_bytes(s, l);
+    for (uint32_t i = 0; i < c->count; i++) {
+        elements += member(s, c, i)->elements;
+        bytes += message_bytes(s, member(s, c, i));
+    }
+    return first->ready_with == l->ready_with && gw_route_equal(&first->route, &l->route) &&
+           kind_of(first) == kind_of(l) && elements <= ELEMENTS && bytes <= BYTES;
+}
+
+static gw_convoy *gathering(const gw_step *s)
+{
+    gw_convoy *last = s->n_convoys != 0 ? &s->convoys[s->n_convoys - 1] : NULL;
+    return last != NULL && last->messages == NULL ? last : NULL;
+}
+
+gw_status gw_convoy_close(gw_step *s, gw_why *why)
+{
+    gw_convoy *c = gathering(s);
+    if (c == NULL) {
+        return GW_OK;
+    }
+    const uint32_t layer = s->convoyed[c->first];
+    gw_task task = {.exchange = s->layers[layer].pieces[0],
+                    .layer = layer,
+                    .fusion = UINT32_MAX,
+                    .convoy = (uint32_t)(c - s->convoys)};
+    size_t bytes = 0;
+    for (uint32_t i = 0; i < c->count; i++) {
+        task.elements += member(s, c, i)->elements;
+        bytes += gw_exchange_most_bytes(member(s, c, i)->pieces[0]);
+    }
+    gw_status status = GW_OK;
+    if (c->count == 1) {
+        task.convoy = UINT32_MAX;
+        s->n_convoys--;
+    } else {
+        gw_comm *const flat = s->lanes[s->n_tasks % s->n_lanes].groups.flat;
+        status = gw_together_create(flat, c->count, bytes, &c->messages, why);
+    }
+    s->tasks[s->n_tasks++] = task;
+    return status;
+}
+
+gw_status gw_convoy_add(gw_step *s, uint32_t layer, int *joined, gw_why *why)
+{
+    const gw_layer *l = &s->layers[layer];
+    gw_convoy *c = gathering(s);
+    gw_status status = GW_OK;
+    *joined = may_join(s, l);
+    if (c != NULL && !(*joined && fits(s, c, l))) {
+        status = gw_convoy_close(s, why);
+        c = NULL;
+    }
+    if (*joined && status == GW_OK) {
+        if (c == NULL) {
+            const gw_convoy *before = s->n_convoys != 0 ? &s->convoys[s->n_convoys - 1] : NULL;
+            c = &s->convoys[s->n_convoys++];
+            *c = (gw_convoy){.first = before != NULL ? before->first + before->count : 0};
+        }
+        s->convoyed[c->first + c->count++] = layer;
+    }
+    return status;
+}
+
+size_t gw_convoy_workspace(const gw_step *s, const gw_convoy *c)
+{
+    gw_arena arena = gw_arena_measuring();
+    for (uint32_t i = 0; i < c->count; i++) {
+        (void)gw_arena_take(&arena, gw_exchange_workspace(member(s, c, i)->pieces[0]), 1);
+    }
+    return gw_arena_need(&arena);
+}

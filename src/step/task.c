@@ -1,0 +1,366 @@
+/* Tasks: a layer's gradient goes in, its exchange goes on, the mean comes out; of a piece, of small layers that are one, of layers whose
+ * messages go together. */
+#include "step/step.h"
+
+#include "base/arena.h"
+#include "base/divide.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+/* ---- gradients in and out ---- */
+
+static float *values_of(const gw_layer *l)
+{
+    return l->dtype == GW_F32 ? l->gradient.data : l->widened;
+}
+
+/* Coding this gradient once, and how far it moved. */
+static double rel_error(gw_step *s, uint32_t layer, const float *values)
+{
+    const gw_layer *l = &s->layers[layer];
+    const gw_stream stream = {
+        .seed = s->config.seed, .step = s->number, .tensor = layer, .rank = s->config.comm->rank};
+    const gw_exec exec = {s->config.isa, s->pool, s->trial.workspace};
+    const gw_tensor in = {(void *)(uintptr_t)values, (size_t)l->elements, GW_F32};
+    gw_tensor out = {s->trial.values, in.count, GW_F32};
+    size_t written = 0;
+    double lost = 0, size = 0;
+    if (gw_encode(&l->params, &exec, &stream, &in, s->trial.payload, s->trial.payload_bytes,
+                  &written, NULL) != GW_OK ||
+        gw_decode(&l->params, &exec, s->trial.payload, written, GW_SET, &out, NULL) != GW_OK) {
+        return (double)NAN;
+    }
+    for (uint64_t i = 0; i < l->elements; i++) {
+        const double x = (double)values[i], d = x - (double)s->trial.values[i];
+        lost += d * d;
+        size += x * x;
+    }
+    return lost == 0 ? 0 : lost / size;
+}
+
+/* The numbers that a rel_error is of; NULL: not to be had. */
+static const float *for_trial(gw_step *s, const gw_step_lane *lane, const gw_layer *l,
+                              float *values)
+{
+    const size_t bytes = (size_t)l->elements * sizeof *values;
+    const int copied = gw_step_on_device(s) &&
+                       gw_cuda_copy(s->config.place, lane->groups.stream, s->trial.input, values,
+                                    bytes, NULL) == GW_OK &&
+                       gw_cuda_wait(s->config.place, lane->groups.stream, NULL) == GW_OK;
+    return copied ? s->trial.input : gw_step_on_device(s) ? NULL : values;
+}
+
+static gw_status hand_over(gw_step *s, const gw_step_lane *lane, const gw_layer *l, float *values,
+                           gw_why *why)
+{
+    return gw_step_on_device(s)
+               ? gw_device_hand_over(s, lane, l, values, why)
+               : gw_feedback_hand_over(s->store, l->store_tensor, values, 0, l->elements, why);
+}
+
+/* Before the first piece of a layer, whose fp32 numbers are at `values`: with what vanished encode points held. */
+static gw_status open_layer(gw_step *s, const gw_step_lane *lane, uint32_t layer, float *values,
+                            gw_why *why)
+{
+    gw_layer *l = &s->layers[layer];
+    l->begun = 1;
+    l->bad = 0;
+    const double posted = l->measured.posted;
+    l->measured = (gw_layer_stats){.step = s->number,
+                                   .posted = posted,
+                                   .begun = gw_step_now() - s->first_post,
+                                   .rel_error = (double)NAN,
+                                   .fused = l->fusion != UINT32_MAX};
+    const gw_status status = hand_over(s, lane, l, values, why);
+    if (status == GW_OK && s->config.measure_error && l->params.codec != NULL &&
+        l->fusion == UINT32_MAX) {
+        const float *numbers = for_trial(s, lane, l, values);
+        l->measured.rel_error = numbers != NULL ? rel_error(s, layer, numbers) : (double)NAN;
+    }
+    return status;
+}
+
+/* Gradients of layers that begin, as fp32, one behind the other. */
+static gw_status gather(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
+                        float *values, gw_why *why)
+{
+    if (gw_step_on_device(s)) {
+        return gw_device_gather(s, lane, layers, n, values, why);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        const gw_layer *l = &s->layers[layers[i]];
+        if (l->dtype != GW_F32) {
+            s->convert->widen(l->dtype, l->gradient.data, values, (size_t)l->elements);
+        } else if (values != l->gradient.data) {
+            memcpy(values, l->gradient.data, (size_t)l->elements * sizeof *values);
+        }
+        values += l->elements;
+    }
+    return GW_OK;
+}
+
+static void add_stats(gw_layer_stats *to, const gw_exchange_stats *from)
+{
+    to->encode_seconds += from->encode_seconds;
+    to->decode_seconds += from->decode_seconds;
+    to->payload_bytes += from->payload_bytes;
+    to->non_finite += from->report.non_finite;
+    to->coded_on |= from->coded_on;
+    to->copy_seconds += from->copy_seconds;
+    for (int i = 0; i < GW_LINKS; i++) {
+        to->bytes_sent[i] += from->bytes_sent[i];
+    }
+}
+
+/* Back into the callers' gradients; a layer with a number too large for its type is bad. */
+static gw_status scatter(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
+                         float *values, gw_why *why)
+{
+    if (gw_step_on_device(s)) {
+        return gw_device_scatter(s, lane, layers, n, values, why);
+    }
+    for (uint32_t i = 0; i < n; i++) {
+        gw_layer *l = &s->layers[layers[i]];
+        if (l->dtype != GW_F32) {
+            const uint32_t largest =
+                s->convert->narrow(l->dtype, values, l->gradient.data, (size_t)l->elements);
+            l->bad |=
+                l->elements != 0 && largest >= (l->dtype == GW_F16 ? 0x477FF000u : 0x7F7F8000u);
+        } else if (values != l->gradient.data) {
+            memcpy(l->gradient.data, values, (size_t)l->elements * sizeof *values);
+        }
+        values += l->elements;
+    }
+    return GW_OK;
+}
+
+/* After the last piece. */
+static void close_layer(gw_step *s, uint32_t layer)
+{
+    gw_layer *l = &s->layers[layer];
+    const uint32_t ranks = s->config.comm->ranks;
+    for (uint32_t i = 0; i < l->n_pieces; i++) {
+        add_stats(&l->measured, gw_exchange_stats_of(l->pieces[i]));
+    }
+    l->measured.dense_bytes_sent = 8 * l->elements * (ranks - 1) / ranks;
+    const double now = gw_step_now();
+    l->measured.arrived = now - s->first_post;
+    (void)pthread_mutex_lock(&s->lock);
+    l->stats = l->measured;
+    s->arrived++;
+    s->last_arrival = now;
+    (void)pthread_cond_broadcast(&s->changed);
+    (void)pthread_mutex_unlock(&s->lock);
+}
+
+gw_status gw_step_settle(gw_step *s, gw_why *why)
+{
+    gw_status status = GW_OK;
+    int none = 0;
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        none |= s->layers[i].bad && s->config.all_or_nothing;
+    }
+    for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
+        const gw_layer *l = &s->layers[i];
+        const int bad = l->bad || none;
+        for (uint32_t p = 0; p < l->n_pieces && status == GW_OK; p++) {
+            status = bad ? gw_exchange_rollback(l->pieces[p], why)
+                         : gw_exchange_commit(l->pieces[p], why);
+        }
+        if (status == GW_OK) {
+            status = bad ? gw_feedback_hand_over_rollback(s->store, l->store_tensor, why)
+                         : gw_feedback_hand_over_commit(s->store, l->store_tensor, why);
+        }
+    }
+    return status;
+}
+
+/* ---- tasks ---- */
+
+int gw_task_ready(gw_step *s, const gw_task *t)
+{
+    const uint32_t *layers = &t->layer;
+    uint32_t n = 1;
+    if (t->fusion != UINT32_MAX) {
+        layers = s->fused + s->fusions[t->fusion].first;
+        n = s->fusions[t->fusion].count;
+    } else if (t->convoy != UINT32_MAX) {
+        layers = s->convoyed + s->convoys[t->convoy].first;
+        n = s->convoys[t->convoy].count;
+    }
+    (void)pthread_mutex_lock(&s->lock);
+    int all = !s->held || s->posted == s->n_layers;
+    for (uint32_t i = 0; i < n && all; i++) {
+        all = s->layers[layers[i]].posted;
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return all;
+}
+
+static gw_stream stream_of(const gw_step *s, uint64_t tensor)
+{
+    return (gw_stream){.seed = s->config.seed, .step = s->number, .tensor = tensor};
+}
+
+static gw_status begin_fusion(gw_step *s, const gw_step_lane *lane, uint32_t fusion, gw_why *why)
+{
+    const gw_fusion *f = &s->fusions[fusion];
+    uint64_t at = 0;
+    gw_status status = gather(s, lane, s->fused + f->first, f->count, f->values, why);
+    for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
+        const uint32_t layer = s->fused[f->first + i];
+        status = open_layer(s, lane, layer, f->values + at, why);
+        at += s->layers[layer].elements;
+    }
+    /* it draws no random numbers: its tensor number only tells its messages from others */
+    const gw_stream stream = stream_of(s, ~(uint64_t)fusion);
+    return status == GW_OK ? gw_exchange_begin(f->exchange, &lane->groups, f->values, &stream,
+                                               lane->workspace, why)
+                           : status;
+}
+
+static gw_status begin_piece(gw_step *s, const gw_step_lane *lane, const gw_task *t, gw_why *why)
+{
+    gw_layer *l = &s->layers[t->layer];
+    gw_status status = GW_OK;
+    if (!l->begun) {
+        status = gather(s, lane, &t->layer, 1, values_of(l), why);
+        status = status == GW_OK ? open_layer(s, lane, t->layer, values_of(l), why) : status;
+    } else if (gw_step_on_device(s)) { /* another lane has gathered it */
+        status = gw_cuda_follow(s->config.place, lane->groups.stream, l->event, why);
+    }
+    const gw_stream stream = stream_of(s, t->layer);
+    return status == GW_OK ? gw_exchange_begin(t->exchange, &lane->groups, values_of(l) + t->first,
+                                               &stream, lane->workspace, why)
+                           : status;
+}
+
+static gw_status begin_convoy(gw_step *s, const gw_step_lane *lane, gw_convoy *c, gw_why *why)
+{
+    gw_arena arena = gw_arena_over(lane->workspace);
+    gw_lane groups = lane->groups;
+    gw_status status = GW_OK;
+    gw_together_begin(c->messages);
+    c->ended = 0;
+    for (uint32_t i = 0; i < c->count && status == GW_OK; i++) {
+        const uint32_t layer = s->convoyed[c->first + i];
+        const gw_layer *l = &s->layers[layer];
+        c->at = i;
+        const gw_stream stream = stream_of(s, layer);
+        const size_t bytes = gw_exchange_workspace(l->pieces[0]);
+        const gw_workspace workspace = {gw_arena_take(&arena, bytes, 1), bytes};
+        groups.flat = gw_together_comm(c->messages, i);
+        status = gather(s, lane, &layer, 1, values_of(l), why);
+        if (status == GW_OK) {
+            status = open_layer(s, lane, layer, values_of(l), why);
+        }
+        if (status == GW_OK) {
+            status =
+                gw_exchange_begin(l->pieces[0], &groups, values_of(l), &stream, workspace, why);
+        }
+    }
+    return status;
+}
+
+gw_status gw_task_begin(gw_step *s, gw_step_lane *lane, gw_why *why)
+{
+    const gw_task *t = &s->tasks[lane->task];
+    const gw_status status = t->fusion != UINT32_MAX ? begin_fusion(s, lane, t->fusion, why)
+                             : t->convoy != UINT32_MAX
+                                 ? begin_convoy(s, lane, &s->convoys[t->convoy], why)
+                                 : begin_piece(s, lane, t, why);
+    lane->begun = status == GW_OK;
+    lane->since = gw_step_now();
+    return status;
+}
+
+static gw_status end_fusion(gw_step *s, const gw_step_lane *lane, const gw_fusion *f, gw_why *why)
+{
+    const float *numbers = gw_step_on_device(s) ? gw_exchange_values_here(f->exchange) : f->values;
+    gw_status status = gw_exchange_commit(f->exchange, why); /* it has no residuals */
+    for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
+        gw_layer *l = &s->layers[s->fused[f->first + i]];
+        if (!gw_step_on_device(s) || numbers != NULL) { /* else scatter looks */
+            l->bad = gw_any_non_finite(numbers, (size_t)l->elements);
+            numbers += l->elements;
+        }
+        if (i == 0) { /* bytes and times of the whole stand at its first layer */
+            add_stats(&l->measured, gw_exchange_stats_of(f->exchange));
+        }
+    }
+    if (status == GW_OK) {
+        status = scatter(s, lane, s->fused + f->first, f->count, f->values, why);
+    }
+    for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
+        close_layer(s, s->fused[f->first + i]);
+    }
+    return status;
+}
+
+static gw_status end_piece(gw_step *s, const gw_step_lane *lane, uint32_t layer,
+                           const gw_exchange *exchange, gw_why *why)
+{
+    gw_layer *l = &s->layers[layer];
+    gw_status status = GW_OK;
+    l->bad |= !gw_exchange_stats_of(exchange)->finite;
+    if (++l->pieces_done == l->n_pieces) {
+        status = scatter(s, lane, &layer, 1, values_of(l), why);
+        if (status == GW_OK) {
+            close_layer(s, layer);
+        }
+    }
+    return status;
+}
+
+/* Members in turn, up to one that moved, as lanes. */
+static gw_status progress_convoy(gw_step *s, const gw_step_lane *lane, gw_convoy *c, int *done,
+                                 int *moved, gw_why *why)
+{
+    gw_status status = GW_OK;
+    *moved = 0;
+    for (uint32_t i = 0; i < c->count && status == GW_OK && !*moved; i++) {
+        const uint32_t layer = s->convoyed[c->first + i];
+        const gw_layer *l = &s->layers[layer];
+        int ended = 0;
+        if (l->pieces_done != 0) {
+            continue;
+        }
+        c->at = i;
+        status = gw_exchange_progress(l->pieces[0], &ended, moved, why);
+        if (status == GW_OK && ended) {
+            *moved = 1;
+            c->ended++;
+            status = gw_together_leave(c->messages, i, why);
+            status = status == GW_OK ? end_piece(s, lane, layer, l->pieces[0], why) : status;
+        }
+    }
+    *done = c->ended == c->count;
+    return status;
+}
+
+gw_status gw_task_progress(gw_step *s, const gw_step_lane *lane, int *done, int *moved, gw_why *why)
+{
+    const gw_task *t = &s->tasks[lane->task];
+    return t->convoy != UINT32_MAX
+               ? progress_convoy(s, lane, &s->convoys[t->convoy], done, moved, why)
+               : gw_exchange_progress(t->exchange, done, moved, why);
+}
+
+gw_status gw_task_end(gw_step *s, const gw_step_lane *lane, const gw_task *t, gw_why *why)
+{
+    return t->fusion != UINT32_MAX   ? end_fusion(s, lane, &s->fusions[t->fusion], why)
+           : t->convoy != UINT32_MAX ? GW_OK
+                                     : end_piece(s, lane, t->layer, t->exchange, why);
+}
+
+void gw_task_say(const gw_step *s, const gw_task *t, gw_task_words *words)
+{
+    const gw_convoy *c = t->convoy != UINT32_MAX ? &s->convoys[t->convoy] : NULL;
+    const uint32_t layer = c != NULL ? s->convoyed[c->first + c->at] : t->layer;
+    char where[128];
+    gw_exchange_where(c != NULL ? s->layers[layer].pieces[0] : t->exchange, where, sizeof where);
+    (void)snprintf(words->text, sizeof words->text, "'%.60s' (%.60s)",
+                   t->fusion != UINT32_MAX ? "small layers" : s->layers[layer].name, where);
+}
