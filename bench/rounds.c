@@ -35,9 +35,10 @@ static double milliseconds(void)
     return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
 }
 
-static float *numbers(size_t n)
+/* turn: as a step has it, of residuals 1 and 2, of workspaces 3. */
+static float *numbers(size_t n, unsigned turn)
 {
-    float *x = gw_pages_allocate(4 * n + 64);
+    float *x = gw_pages_allocate(4 * n + 64, turn);
     if (x == NULL) {
         die("no memory");
     }
@@ -90,13 +91,13 @@ static job job_of(const gw_params *params, size_t count)
     for (unsigned i = 0; i < 2; i++) {
         must(gw_rounds_elements(params, count, i, &round));
         most = round > most ? round : most;
-        j.residual[i] = numbers(count);
-        j.state[i] = numbers(state);
-        j.due[i] = due != 0 ? numbers(due) : NULL;
+        j.residual[i] = numbers(count, i + 1);
+        j.state[i] = numbers(state, 0);
+        j.due[i] = due != 0 ? numbers(due, 0) : NULL;
     }
-    j.exec.workspace.data = numbers(j.exec.workspace.size / 4 + 1);
-    j.gradient = numbers(count);
-    j.sum = numbers(most);
+    j.exec.workspace.data = numbers(j.exec.workspace.size / 4 + 1, 3);
+    j.gradient = numbers(count, 0);
+    j.sum = numbers(most, 0);
     return j;
 }
 

@@ -4,8 +4,10 @@
 
 #include <stddef.h>
 
-/* For free(); begins on a cache line. Large ones lie on huge pages where the system grants them, so that going over them does not wait for
- * page tables, and an engine that copies between processes looks up few pages. NULL: no memory. */
-void *gw_pages_allocate(size_t bytes);
+/* Begins on a cache line. Large ones lie on huge pages where the system grants them, so that going over them does not wait for
+ * page tables, and an engine that copies between processes looks up few pages. Those that are gone over side by side take each its
+ * `turn`, 0 to 15: large ones then begin at other cache sets. NULL: no memory. */
+void *gw_pages_allocate(size_t bytes, unsigned turn);
+void gw_pages_free(void *data); /* accepts NULL */
 
 #endif

@@ -50,11 +50,17 @@ static void row(const uint8_t *left, const uint8_t *right, size_t stride, uint32
 }
 
 /* Numbers ahead at which memory is asked for, into the second-level cache: several rows at once are more than the processor foresees. */
-enum { AHEAD = 512 };
+enum { AHEAD = 512, FAR = 32 * 1024 };
 
-GW_INLINE void ask(const float *x)
+GW_INLINE void ask(const float *x, size_t ahead)
 {
-    __builtin_prefetch((const void *)((uintptr_t)x + 4 * AHEAD), 0, 2); /* may lie beyond the end */
+    __builtin_prefetch((const void *)((uintptr_t)x + 4 * ahead), 0, 2); /* may lie beyond the end */
+}
+
+/* Of short rows the same place of the next ones that go together: further on in a row are its neighbours, which are there. */
+GW_INLINE size_t ahead_of(size_t rows, size_t stride)
+{
+    return rows > 1 && rows * stride <= FAR ? rows * stride : AHEAD;
 }
 
 /* Registers of one step of 16 lanes; rows whose sums are all in registers. */
@@ -64,7 +70,7 @@ GW_INLINE void project_how(const gw_lowrank_rows *x, size_t rows, uint32_t rank,
                            int around, float *p)
 {
     vec sum[TOGETHER][GW_LOWRANK_THIN][WIDE];
-    const size_t stride = x->stride;
+    const size_t stride = x->stride, ahead = ahead_of(rows, stride);
     for (size_t i = 0; i < rows; i++) {
         for (uint32_t k = 0; k < rank; k++) {
             for (size_t w = 0; w < WIDE; w++) {
@@ -83,8 +89,8 @@ GW_INLINE void project_how(const gw_lowrank_rows *x, size_t rows, uint32_t rank,
             }
             for (size_t i = 0; i < rows; i++) {
                 vec v = load((const uint8_t *)(x->r + i * stride + at));
-                ask(x->r + i * stride + at);
-                ask(x->g + i * stride + at);
+                ask(x->r + i * stride + at, ahead);
+                ask(x->g + i * stride + at, ahead);
                 if (due) {
                     vec taken = times(splat(x->left[i * rank]), right[0]);
                     for (uint32_t k = 1; k < rank; k++) {
@@ -159,6 +165,7 @@ static void project(const gw_lowrank_rows *x, size_t rows, uint32_t rank, float 
 GW_INLINE void gather_rank(const float *left, const float *g, size_t stride, uint32_t rank,
                            size_t rows, size_t n, float *to)
 {
+    const size_t ahead = ahead_of(rows, stride);
     for (size_t j = 0; j + BESIDE * LANES <= n; j += BESIDE * LANES) {
         vec sum[GW_LOWRANK_THIN][BESIDE];
         for (uint32_t k = 0; k < rank; k++) {
@@ -169,7 +176,7 @@ GW_INLINE void gather_rank(const float *left, const float *g, size_t stride, uin
         for (size_t i = 0; i < rows; i++) {
             for (size_t a = 0; a < BESIDE; a++) {
                 const vec v = load((const uint8_t *)(g + i * stride + j + LANES * a));
-                ask(g + i * stride + j + LANES * a);
+                ask(g + i * stride + j + LANES * a, ahead);
                 for (uint32_t k = 0; k < rank; k++) {
                     sum[k][a] = plus(sum[k][a], times(splat(left[i * rank + k]), v));
                 }

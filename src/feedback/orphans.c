@@ -1,6 +1,8 @@
 /* Hand-over: what a vanished encode point held goes into its holder's next gradient. */
 #include "feedback/store.h"
 
+#include "base/pages.h"
+
 #include <stdlib.h>
 
 gw_status gw_feedback_retire(gw_feedback *store, uint64_t slot, gw_why *why)
@@ -27,7 +29,7 @@ gw_status gw_feedback_retire(gw_feedback *store, uint64_t slot, gw_why *why)
     *place = residual->next;
     s->residual = NULL;
     store->n_free += s->generation != UINT32_MAX;
-    free(residual->after);
+    gw_pages_free(residual->after);
     residual->after = NULL;
     if (status != GW_OK || residual->count == 0 || (residual->point & GW_FEEDBACK_COPY) != 0) {
         gw_residual_destroy(residual);

@@ -7,14 +7,17 @@
 
 /* ---- numbers ---- */
 
-float *gw_residual_numbers(uint64_t count)
+/* r and r' are gone over side by side, and with the gradient. */
+enum { TURN_R = 1, TURN_AFTER = 2 };
+
+static float *numbers_for(uint64_t count, unsigned turn)
 {
     const size_t line = 64;
     if (count >= GW_FEEDBACK_MAX_ELEMENTS || count > (SIZE_MAX - line) / sizeof(float)) {
         return NULL;
     }
     const size_t bytes = ((size_t)count * sizeof(float) / line + 1) * line;
-    float *numbers = gw_pages_allocate(bytes);
+    float *numbers = gw_pages_allocate(bytes, turn);
     if (numbers != NULL) {
         memset(numbers, 0, bytes);
     }
@@ -28,9 +31,9 @@ gw_residual *gw_residual_create(uint32_t point, uint64_t first, uint64_t count, 
         return NULL;
     }
     *residual = (gw_residual){.point = point, .first = first, .count = count};
-    residual->r = gw_residual_numbers(count);
+    residual->r = numbers_for(count, TURN_R);
     residual->memory = residual->r;
-    residual->after = with_after ? gw_residual_numbers(count) : NULL;
+    residual->after = with_after ? numbers_for(count, TURN_AFTER) : NULL;
     if (residual->r == NULL || (with_after && residual->after == NULL)) {
         gw_residual_destroy(residual);
         return NULL;
@@ -41,8 +44,8 @@ gw_residual *gw_residual_create(uint32_t point, uint64_t first, uint64_t count, 
 void gw_residual_destroy(gw_residual *residual)
 {
     if (residual != NULL) {
-        free(residual->memory);
-        free(residual->after);
+        gw_pages_free(residual->memory);
+        gw_pages_free(residual->after);
         free(residual);
     }
 }
@@ -393,7 +396,7 @@ gw_status gw_feedback_keep(gw_feedback *store, uint64_t slot, const gw_feedback_
                        why);
     }
     const int here = keeper == NULL || keeper->here, lacks = here && residual->after == NULL;
-    float *after = lacks ? gw_residual_numbers(residual->count) : NULL;
+    float *after = lacks ? numbers_for(residual->count, TURN_AFTER) : NULL;
     if (lacks && after == NULL) {
         return fail_at(store, s, GW_ERR_MEMORY, "no memory", why);
     }
@@ -402,11 +405,11 @@ gw_status gw_feedback_keep(gw_feedback *store, uint64_t slot, const gw_feedback_
         status = keeper->put(keeper->context, residual->r, residual->count, why);
     }
     if (status != GW_OK) {
-        free(after);
+        gw_pages_free(after);
         return status;
     }
     if (!here) {
-        free(residual->after);
+        gw_pages_free(residual->after);
     }
     residual->after = !here ? NULL : lacks ? after : residual->after;
     residual->keeper = keeper != NULL ? *keeper : (gw_feedback_keeper){0};

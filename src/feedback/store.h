@@ -49,8 +49,6 @@ struct gw_feedback {
     const gw_convert *convert;
 };
 
-/* Zeros, 64-byte aligned, never NULL for want of elements. */
-float *gw_residual_numbers(uint64_t count);
 /* r of zeros, and after if asked for. */
 gw_residual *gw_residual_create(uint32_t point, uint64_t first, uint64_t count, int with_after);
 void gw_residual_destroy(gw_residual *residual);

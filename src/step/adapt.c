@@ -239,13 +239,13 @@ void gw_step_adapt_end(gw_step *s)
         free(a->layers[i].bytes);
     }
     void *const all[] = {
-        a->layers,         a->place_of,     a->own,           a->all,
-        a->mean,           a->norms,        a->sizes,         a->chosen,
-        a->said,           a->copies,       a->families,      a->schedule,
-        a->workspace.data, a->trial.values, a->trial.payload, a->trial.workspace.data};
+        a->layers,   a->place_of,       a->own,          a->all,           a->mean,
+        a->norms,    a->sizes,          a->chosen,       a->said,          a->families,
+        a->schedule, a->workspace.data, a->trial.values, a->trial.payload, a->trial.workspace.data};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         free(all[i]);
     }
+    gw_pages_free(a->copies);
     gw_step_auto_end(a->over);
     (void)pthread_cond_destroy(&a->changed);
     (void)pthread_mutex_destroy(&a->lock);

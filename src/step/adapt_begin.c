@@ -226,7 +226,7 @@ static gw_status lay_out(gw_step_adapt *a, size_t more, gw_why *why)
     for (uint32_t i = 0; i < a->n; i++) {
         elements += a->step->layers[a->layers[i].layer].elements;
     }
-    a->copies = gw_pages_allocate((size_t)elements * sizeof *a->copies);
+    a->copies = gw_pages_allocate((size_t)elements * sizeof *a->copies, 0);
     if (a->copies == NULL) {
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory to copy %llu elements",
                        (unsigned long long)elements);

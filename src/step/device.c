@@ -8,6 +8,8 @@
 
 /* Numbers that go through pinned memory at once. */
 enum { STAGING = 256 * 1024 };
+/* Of residuals, which workspaces are read beside, it is 1 and 2. */
+enum { WORKSPACE_TURN = 3 };
 static const char *const casts[] = {
     [GW_F32] = "cast:to=f32", [GW_F16] = "cast:to=f16", [GW_BF16] = "cast:to=bf16"};
 
@@ -18,7 +20,7 @@ gw_status gw_device_allocate(const gw_step *s, size_t bytes, int pinned, void **
     if (gw_step_on_device(s)) {
         return gw_cuda_allocate(s->config.place, bytes, pinned, out, why);
     }
-    *out = gw_pages_allocate(bytes + 1);
+    *out = gw_pages_allocate(bytes, WORKSPACE_TURN);
     return *out != NULL ? GW_OK : GW_FAIL(why, GW_ERR_MEMORY, "no memory: %zu bytes", bytes);
 }
 
@@ -27,7 +29,7 @@ void gw_device_free(const gw_step *s, void *memory, int pinned)
     if (gw_step_on_device(s)) {
         gw_cuda_free(s->config.place, memory, pinned);
     } else {
-        free(memory);
+        gw_pages_free(memory);
     }
 }
 
