@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Seconds a step of PyTorch DDP by one way of exchanging gradients after the other, on slow links, as one table.
 
-    sudo bench/pytorch/table.py NETLAB [--python PYTHON] [--nodes 4] [--rates 1gbit,200mbit,100mbit] [--delay 1us] [--steps 8] [--rounds 1] [--views] [WAY]...
+    sudo bench/pytorch/table.py NETLAB [--python PYTHON] [--nodes 4] [--rates 1gbit,200mbit,100mbit] [--delay 1us] [--steps 8] [--rounds 1] [--views] [--deep] [WAY]...
 
 NETLAB is the tool that makes the links. Every way runs in processes of its own, one rank a node, one thread a rank; one that does
 not end is "hung". Times are the median of STEPS after 4 more, on rank 0 (of compute and copies: on the slowest rank, for which an exchange would wait); with several
@@ -42,8 +42,8 @@ def netlab(tool, *arguments, timeout=60):
             return process.communicate()[0], False
 
 
-def measure(tool, python, way, steps, views, patience):
-    text, ended = netlab(tool, "run", python, str(HERE / "step.py"), way, str(steps), *(["views"] if views else []), timeout=patience)
+def measure(tool, python, way, steps, words, patience):
+    text, ended = netlab(tool, "run", python, str(HERE / "step.py"), way, str(steps), *words, timeout=patience)
     for line in text.splitlines():
         at = line.find('{"way"')
         if at >= 0:
@@ -96,8 +96,10 @@ def main():
     parser.add_argument("--steps", type=int, default=8)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--views", action="store_true", help="DDP with gradient_as_bucket_view, which saves it two copies")
+    parser.add_argument("--deep", action="store_true", help="a network of 47 matrices, instead of one of 4")
     parser.add_argument("--json", action="store_true", help="lines of JSON too")
     options = parser.parse_intermixed_args()
+    words = [word for word in ("views", "deep") if getattr(options, word)]
     os.environ.update(OMP_NUM_THREADS="1", OPENBLAS_NUM_THREADS="1", MKL_NUM_THREADS="1")
     for rate in options.rates.split(","):
         netlab(options.netlab, "down")
@@ -106,7 +108,7 @@ def main():
         patience = 60 + 60 * 1e9 / bits(rate) / 4 + 0.06 * options.steps * 1e9 / bits(rate) * 30
         try:
             for way in options.ways * options.rounds:
-                found[way].append(measure(options.netlab, options.python, way, options.steps, options.views, patience))
+                found[way].append(measure(options.netlab, options.python, way, options.steps, words, patience))
                 print(json.dumps(dict(found[way][-1], rate=rate)) if options.json else f"  {rate} {way} done", file=sys.stderr, flush=True)
         finally:
             netlab(options.netlab, "down")
