@@ -8,13 +8,14 @@ docs/pytorch.md is the manual.
 
 import atexit
 import datetime
+import socket
 import sys
 
 import torch.distributed as dist
 
 from . import plan as _plan
 from .library import GradwireError, version
-from .session import Session, gather, say_together
+from .session import Session, gather, say_together, spare_threads
 
 __all__ = ["GradwireError", "attach", "detach", "load_state_dict", "profile", "state_dict", "stats", "summary", "tell_loss",
            "version"]
@@ -33,7 +34,7 @@ def _unwrap(model):
 
 
 def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=16384, seed=0, timeout=1800.0, lanes=0,
-           threads=1, piece=1 << 21, scaler=None, residual=None, replicas=None, writer=None, quiet=False,
+           threads=0, piece=1 << 21, scaler=None, residual=None, replicas=None, writer=None, quiet=False,
            payloads="host"):
     """From now on the model's gradients go through gradwire. All ranks call it, with the same arguments.
 
@@ -43,6 +44,7 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
     route        how compressed layers go ("sra", "gather", ...); by default the codec's usual way
     rules        {pattern of parameter names: codec}, the last that fits counts: {"embed.*": "topk", "head.*": "dense"}
     dense_below  layers of fewer elements go together, uncompressed; so do vectors (biases, norms) of any size
+    threads      for coding; 0: of DDP's gradients as many as this rank's cores leave beside torch's own threads, 1 to 4
     piece        elements from which a tensor is cut, to overlap coding and wire: larger than elsewhere, since a message costs more here
     timeout      seconds without an answer from another rank before it counts as gone
     scaler       a GradScaler: residuals follow its scale, and stay as they were in a step that it skips
@@ -103,6 +105,7 @@ def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet,
         device.warn(reasons)
     # a plan decides for small layers too; else they go together
     fuse_below = 0 if _plan.is_file(what) else dense_below
+    options["threads"] = options["threads"] or spare_threads(gather(group, socket.gethostname()))
     session = Session(layers, group, fuse_below=fuse_below, scaler=scaler, device=where, chooser=_plan.chooser(what), spec=what,
                       payloads=payloads, **options)
     hook.use(session, parameters)

@@ -1,6 +1,7 @@
 """One attached model: its layers in a gw_step, the thread that completes futures, state and statistics."""
 
 import datetime
+import os
 import queue
 import socket
 import threading
@@ -71,6 +72,15 @@ def ranks_per_node(names):
     size = names.count(names[0])
     regular = len(names) % size == 0 and all(len(set(names[i:i + size])) == 1 for i in range(0, len(names), size))
     return size if regular and len(set(names)) * size == len(names) else 0
+
+
+def spare_threads(names):
+    """Cores of this rank's share of its node that torch's own threads leave, 1 to 4. `names` of all ranks' nodes."""
+    try:
+        cores = len(os.sched_getaffinity(0))
+    except AttributeError:  # not on this system
+        cores = os.cpu_count() or 1
+    return max(1, min(4, cores // names.count(socket.gethostname()) - torch.get_num_threads()))
 
 
 def make_carrier(group, timeout):

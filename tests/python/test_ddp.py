@@ -15,14 +15,14 @@ BIASED = ["topk:density=0.05", "adacomp", "lowrank:rank=2", "natural:bits=8"]
 
 
 def buckets_do_not_matter(rank, n):
-    """One bucket or many, in DDP's first order or the one it learns: bit for bit the same. A layer taken for another,
+    """One bucket, whose messages go together, or many, in DDP's first order or the one it learns, coded by one thread or three: bit for bit the same. A layer taken for another,
     or a residual lost when buckets are made anew, would show."""
     for spec in BIASED:
         results, orders = [], []
         for cap in (0.01, 100):
             model = models.mixed()
             ddp = models.ddp(model, bucket_cap_mb=cap)
-            gradwire.attach(ddp, spec, dense_below=200, quiet=True)
+            gradwire.attach(ddp, spec, dense_below=200, threads=1 if cap < 1 else 3, quiet=True)
             models.train(ddp, models.batches(rank), 6)
             results.append(ranks.flat(model))
             orders.append([layer for bucket in ddp._gradwire_hook._buckets for layer in bucket])

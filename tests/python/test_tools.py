@@ -4,6 +4,7 @@
 import json
 import os
 import pathlib
+import socket
 import subprocess
 import sys
 import tempfile
@@ -40,6 +41,19 @@ def test_profile():
             times = [t["ready_ms"] for t in job["tensors"]]
             assert times == sorted(times) and times[-1] > 0 and len(set(times)) > 1
             assert job["tensors"][0]["name"].startswith("head") and job["forward_ms"] > 0 and job["backward_ms"] >= times[-1]
+
+
+def test_threads_that_torch_leaves():
+    """Of 16 cores four ranks have four each; never less than one thread, never more than four."""
+    from unittest import mock
+
+    from gradwire.session import spare_threads
+
+    here = socket.gethostname()
+    for names, cores, busy, want in (([here], 16, 1, 4), ([here] * 4 + ["other"] * 4, 16, 1, 3), ([here] * 4, 16, 4, 1), ([here], 2, 1, 1),
+                                     ([here] * 8, 2, 1, 1), ([here, "other"], 4, 2, 2)):
+        with mock.patch("os.sched_getaffinity", lambda _pid, n=cores: set(range(n))), mock.patch("torch.get_num_threads", lambda n=busy: n):
+            assert spare_threads(names) == want, (names, cores, busy)
 
 
 SCRIPT = """

@@ -73,7 +73,8 @@ static void begin(job *j, uint32_t rank, gw_comm *comm)
 {
     gw_why why = {""};
     steps *s = &j->ends[rank];
-    const gw_step_config config = {.comm = comm, .lanes = 2, .seed = 5, .own_thread = 1};
+    const gw_step_config config = {
+        .comm = comm, .lanes = 2, .seed = 5, .own_thread = 1, .timeout = 20};
     const gw_cluster cluster = cheap_coding();
     gw_step_auto_config own = j->config;
     own.cluster = &cluster;
