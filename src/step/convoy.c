@@ -55,18 +55,18 @@ static int fits(const gw_step *s, const gw_convoy *c, const gw_layer *l)
            kind_of(first) == kind_of(l) && elements <= ELEMENTS && bytes <= BYTES;
 }
 
-static gw_convoy *gathering(const gw_step *s)
+/* The last convoy may still get members. */
+static int gathers(const gw_step *s)
 {
-    gw_convoy *last = s->n_convoys != 0 ? &s->convoys[s->n_convoys - 1] : NULL;
-    return last != NULL && last->messages == NULL ? last : NULL;
+    return s->n_convoys != 0 && s->convoys[s->n_convoys - 1].messages == NULL;
 }
 
 gw_status gw_convoy_close(gw_step *s, gw_why *why)
 {
-    gw_convoy *c = gathering(s);
-    if (c == NULL) {
+    if (!gathers(s)) {
         return GW_OK;
     }
+    gw_convoy *c = &s->convoys[s->n_convoys - 1];
     const uint32_t layer = s->convoyed[c->first];
     gw_task task = {.exchange = s->layers[layer].pieces[0],
                     .layer = layer,
@@ -92,22 +92,22 @@ gw_status gw_convoy_close(gw_step *s, gw_why *why)
 gw_status gw_convoy_add(gw_step *s, uint32_t layer, int *joined, gw_why *why)
 {
     const gw_layer *l = &s->layers[layer];
-    gw_convoy *c = gathering(s);
     gw_status status = GW_OK;
     *joined = may_join(s, l);
-    if (c != NULL && !(*joined && fits(s, c, l))) {
+    if (gathers(s) && !(*joined && fits(s, &s->convoys[s->n_convoys - 1], l))) {
         status = gw_convoy_close(s, why);
-        c = NULL;
     }
-    if (*joined && status == GW_OK) {
-        if (c == NULL) {
-            const gw_convoy *before = s->n_convoys != 0 ? &s->convoys[s->n_convoys - 1] : NULL;
-            c = &s->convoys[s->n_convoys++];
-            *c = (gw_convoy){.first = before != NULL ? before->first + before->count : 0};
-        }
-        s->convoyed[c->first + c->count++] = layer;
+    if (!*joined || status != GW_OK) {
+        return status;
     }
-    return status;
+    if (!gathers(s)) {
+        const uint32_t n = s->n_convoys++;
+        s->convoys[n] =
+            (gw_convoy){.first = n != 0 ? s->convoys[n - 1].first + s->convoys[n - 1].count : 0};
+    }
+    gw_convoy *c = &s->convoys[s->n_convoys - 1];
+    s->convoyed[c->first + c->count++] = layer;
+    return GW_OK;
 }
 
 size_t gw_convoy_workspace(const gw_step *s, const gw_convoy *c)

@@ -164,11 +164,10 @@ static gw_status close_fusion(gw_step *s, gw_fusion *f, gw_why *why)
 static gw_status add_fused(gw_step *s, uint32_t layer, int last, uint32_t *n_fused, gw_why *why)
 {
     gw_layer *l = &s->layers[layer];
-    gw_fusion *f = s->n_fusions != 0 ? &s->fusions[s->n_fusions - 1] : NULL;
-    if (f == NULL || f->exchange != NULL) {
-        f = &s->fusions[s->n_fusions++];
-        *f = (gw_fusion){.first = *n_fused};
+    if (s->n_fusions == 0 || s->fusions[s->n_fusions - 1].exchange != NULL) {
+        s->fusions[s->n_fusions++] = (gw_fusion){.first = *n_fused};
     }
+    gw_fusion *f = &s->fusions[s->n_fusions - 1];
     drop_pieces(l);
     l->changed = 1;
     l->fusion = (uint32_t)(f - s->fusions);

@@ -143,10 +143,13 @@ static void wrong_use(rank_of *rank)
            one->table->allgatherv(one, bytes, 16, bytes + 32, sizes, offsets, &request, &why) ==
                GW_ERR_STATE,
            "a second operation of one user was taken: %s", why.text);
+    EXPECT(rank, one->table->broadcast(one, bytes, 64, 0, &request, &why) == GW_ERR_STATE, "%s",
+           why.text); /* nor does it change the first, which has 16 bytes and would then have 64 */
     EXPECT(rank,
            two->table->allgatherv(two, bytes, 16, bytes + 32, sizes, offsets, &request, &why) ==
                GW_ERR_CAPACITY,
            "32 bytes went through room for 24: %s", why.text);
+    EXPECT(rank, strstr(why.text, "32 bytes to send") != NULL, "%s", why.text);
     gw_together_destroy(t);
 }
 
