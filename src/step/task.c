@@ -199,6 +199,14 @@ int gw_task_ready(gw_step *s, const gw_task *t)
     return all;
 }
 
+/* A layer's gradient as fp32, with what vanished encode points held. */
+static gw_status take_in(gw_step *s, const gw_step_lane *lane, uint32_t layer, gw_why *why)
+{
+    float *values = values_of(&s->layers[layer]);
+    const gw_status status = gather(s, lane, &layer, 1, values, why);
+    return status == GW_OK ? open_layer(s, lane, layer, values, why) : status;
+}
+
 static gw_stream stream_of(const gw_step *s, uint64_t tensor)
 {
     return (gw_stream){.seed = s->config.seed, .step = s->number, .tensor = tensor};
@@ -226,8 +234,7 @@ static gw_status begin_piece(gw_step *s, const gw_step_lane *lane, const gw_task
     gw_layer *l = &s->layers[t->layer];
     gw_status status = GW_OK;
     if (!l->begun) {
-        status = gather(s, lane, &t->layer, 1, values_of(l), why);
-        status = status == GW_OK ? open_layer(s, lane, t->layer, values_of(l), why) : status;
+        status = take_in(s, lane, t->layer, why);
     } else if (gw_step_on_device(s)) { /* another lane has gathered it */
         status = gw_cuda_follow(s->config.place, lane->groups.stream, l->event, why);
     }
@@ -252,10 +259,7 @@ static gw_status begin_convoy(gw_step *s, const gw_step_lane *lane, gw_convoy *c
         const size_t bytes = gw_exchange_workspace(l->pieces[0]);
         const gw_workspace workspace = {gw_arena_take(&arena, bytes, 1), bytes};
         groups.flat = gw_together_comm(c->messages, i);
-        status = gather(s, lane, &layer, 1, values_of(l), why);
-        if (status == GW_OK) {
-            status = open_layer(s, lane, layer, values_of(l), why);
-        }
+        status = take_in(s, lane, layer, why);
         if (status == GW_OK) {
             status =
                 gw_exchange_begin(l->pieces[0], &groups, values_of(l), &stream, workspace, why);
