@@ -191,7 +191,7 @@ static gw_status test(gw_comm *comm, gw_request request, int *done, gw_why *why)
         status = t->over->table->test(t->over, t->request, &arrived, why);
         t->under_way = status == GW_OK && !arrived;
     }
-    if (arrived) {
+    if (status == GW_OK && arrived) {
         unpack(t);
         for (uint32_t u = 0; u < t->n_users; u++) {
             t->users[u].state = t->users[u].state == POSTED ? DONE : t->users[u].state;

@@ -38,7 +38,7 @@ static gw_status carry(gw_together *t, uint32_t rank, int mixed, gw_why *why)
         if (under_way[u]) {
             status = comm->table->test(comm, x[u].request, &done, why);
         }
-        if (done) {
+        if (status == GW_OK && done) {
             under_way[u] = 0;
             status = exchange_arrived(&x[u], comm) ? GW_OK : GW_ERR_CORRUPT;
         }
@@ -181,13 +181,37 @@ static void a_peer_that_gives_up(void **state)
     ranks_run(&(gw_threads_config){.ranks = 3}, peer_gives_up, NULL, NULL);
 }
 
+/* The group fails while all wait for it: whoever tests hears of it. */
+static void group_fails(rank_of *rank)
+{
+    const int odd = rank->comm->rank == 1;
+    const fault planned = {odd ? FAULT_FAIL : FAULT_NONE, 1, 0};
+    gw_comm *faulty = faulty_wrap(rank->comm, planned);
+    gw_together *t = NULL;
+    gw_why why = {""};
+    EXPECT(rank, faulty != NULL, "no memory");
+    rank->comm = faulty;
+    EXPECT(rank, gw_together_create(faulty, USERS, ROOM, &t, &why) == GW_OK, "%s", why.text);
+    const gw_status status = carry(t, faulty->rank, 0, &why);
+    faulty->table->abort(faulty, "no more");
+    /* whom it sends nothing more may get through before it hears */
+    EXPECT(rank, status == (odd ? GW_ERR_SYSTEM : GW_ERR_PEER) || (!odd && status == GW_OK),
+           "%d, %s", (int)status, why.text);
+    gw_together_destroy(t);
+}
+
+static void a_group_that_fails(void **state)
+{
+    (void)state;
+    ranks_run(&(gw_threads_config){.ranks = 3}, group_fails, NULL, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(one_message_for_all),
-        cmocka_unit_test(not_a_byte_more),
-        cmocka_unit_test(too_much_and_too_many),
-        cmocka_unit_test(a_peer_that_gives_up),
+        cmocka_unit_test(one_message_for_all),   cmocka_unit_test(not_a_byte_more),
+        cmocka_unit_test(too_much_and_too_many), cmocka_unit_test(a_peer_that_gives_up),
+        cmocka_unit_test(a_group_that_fails),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,6 +28,7 @@ static const steps_layer deep[] = {
     {2000, NULL, NULL, GW_BF16},
     {900, "topk:density=0.1", "sra", 0},
     {800, "topk:density=0.1", "sra", 0},
+    {3000, "adacomp:bin=50", "sra", 0},
 };
 enum { DEEP = sizeof deep / sizeof deep[0], STEPS = 9, POISONED = 4, REPLANNED = 6 };
 
@@ -41,7 +42,7 @@ static void group(steps *s, gw_status want)
     uint32_t groups[64];
     gw_why why = {""};
     for (uint32_t i = 0; i < s->n; i++) {
-        groups[i] = i == 8 ? 0 : 1 + i / 10;
+        groups[i] = i == 8 ? 0 : i < 10 ? 1 : 2;
     }
     RANK_TRUE(gw_step_ready_together(s->step, groups, s->n, &why) == want, why.text);
 }
@@ -143,8 +144,8 @@ static void alone_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
             run(i == 0 ? with : alone, step, &g, step == POISONED);
             made[i] = faulty_operations(groups[i]) - before[i];
         }
-        RANK_TRUE(made[0] == (step < REPLANNED ? 20 : 25) &&
-                      made[1] == (step < REPLANNED ? 43 : 41),
+        RANK_TRUE(made[0] == (step < REPLANNED ? 24 : 29) &&
+                      made[1] == (step < REPLANNED ? 47 : 45),
                   "messages did not go together");
         check_same(with, alone);
         check_timeline(with, alone);
