@@ -26,6 +26,6 @@ build dev-clang
 build asan-ubsan
 suite asan-ubsan -LE house
 build tsan
-suite tsan -R '^(base/pool|codec/random_cases|comm/threads|coll/routes|step/.*|trainer/training)$'
+suite tsan -R '^(base/pool|codec/random_cases|codec/threads|comm/threads|coll/routes|step/.*|trainer/training)$'
 build dev
 suite dev

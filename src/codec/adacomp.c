@@ -3,7 +3,7 @@
  * docs/wire-format.md 3.8. Patents may cover it: docs/codecs.md.
  *
  * The scale is the mean of all bins' maxima, so a residual is final only after the last bin. First
- * pass, block by block in cache: G to r′, and entries, which do not hold the scale, to the payload; also
+ * pass, in stretches of bins, block by block in cache: G to r′, and entries, which do not hold the scale, to the payload; also
  * a bitmap of what they send. Second pass, over the entries alone: the scale off r′. Where a bitmap is
  * shorter or the cap cuts, the second pass writes the payload anew from the bitmap. */
 #include "codec/adacomp.h"
@@ -15,9 +15,6 @@
 
 #include <string.h>
 
-#ifndef BLK
-#    define BLK 1024
-#endif
 enum { BIN, FACTOR, CAP };
 enum { HEADER = 16, SMALL_BIN = 63, SUM_RUN = 256 };
 enum { ENTRIES, BITMAP, NON_FINITE };
@@ -67,34 +64,6 @@ static size_t block_of(const gw_params *p)
     return bin < BLOCK ? BLOCK / bin * bin : bin;
 }
 
-/* Workspace: the bitmap of what is sent, one word more than it needs; and of one block g in fp32, G, keys, the
- * bins' maxima and the entries. */
-typedef struct places {
-    uint64_t *sent;
-    float *g, *G;
-    uint32_t *keys, *tops;
-    uint8_t *entries;
-} places;
-
-static places cut_places(gw_arena *arena, const gw_params *p, uint64_t count)
-{
-    const size_t block = block_of(p), bin = gw_param(p, BIN);
-    return (places){.sent =
-                        gw_arena_take(arena, (size_t)gw_ceil_div(count, 64) + 1, sizeof(uint64_t)),
-                    .g = gw_arena_take(arena, block, sizeof(float)),
-                    .G = gw_arena_take(arena, block, sizeof(float)),
-                    .keys = gw_arena_take(arena, bin + 63, sizeof(uint32_t)),
-                    .tops = gw_arena_take(arena, block / bin, sizeof(uint32_t)),
-                    .entries = gw_arena_take(arena, entry_bytes(p) * block + GW_ADACOMP_SLACK, 1)};
-}
-
-static uint64_t select_bytes(const gw_params *p, uint64_t count)
-{
-    gw_arena arena = gw_arena_measuring();
-    (void)cut_places(&arena, p, count);
-    return gw_arena_need(&arena);
-}
-
 /* ---- scalar loops ---- */
 
 static uint32_t sums(const gw_adacomp_block *b, size_t i, size_t n)
@@ -115,88 +84,185 @@ static uint64_t marks(const uint32_t *keys, uint32_t limit)
 
 const gw_adacomp_kernels gw_adacomp_scalar = {bins, NULL};
 
-/* ---- first pass ---- */
+/* ---- first pass, one part a thread ---- */
 
 typedef struct survey {
     uint64_t *sent;           /* bitmap */
     uint64_t chosen, entries; /* bits set; entries that they and the empty bins take */
+    int stored;               /* the entries are in the payload */
     float scale;
     uint64_t non_finite;
 } survey;
 
-/* The sum of section 8 of docs/numerics.md, bin by bin. */
+/* Whole runs of bins, and what a thread needs to survey them. */
+typedef struct stretch {
+    uint64_t at, n;         /* elements */
+    uint64_t *sent;         /* their bitmap, one word more than it needs */
+    double *runs;           /* sums of the maxima of SUM_RUN bins each */
+    float *g, *G;           /* of one block: g in fp32, G */
+    uint32_t *keys, *tops;  /* of one bin; of the block's bins */
+    uint8_t *block_entries; /* of one block */
+    uint8_t *entries;       /* its share of the payload */
+    uint64_t most;          /* bytes of that */
+    uint64_t used, empty; /* bytes of entries, also of those that found no room; bins without any */
+    uint64_t non_finite;
+} stretch;
+
+typedef struct surveying {
+    const gw_coding *job;
+    const gw_source *source;
+    stretch *stretches;
+    float scale; /* second pass */
+} surveying;
+
+/* Elements of a run of bins, a multiple of 64: so borders of stretches are borders of words and of sums. */
+static uint64_t run_of(const gw_params *p)
+{
+    return (uint64_t)SUM_RUN * gw_param(p, BIN);
+}
+
+/* Workspace: a table of stretches and what they need; bitmaps side by side, in the order of elements. */
+static stretch *cut_stretches(gw_arena *arena, const gw_params *p, uint64_t count, unsigned parts)
+{
+    const size_t block = block_of(p), bin = gw_param(p, BIN);
+    const uint64_t runs = gw_ceil_div(count, run_of(p));
+    stretch *all = gw_arena_take(arena, parts, sizeof *all);
+    uint64_t *sent = gw_arena_take(arena, (size_t)gw_ceil_div(count, 64) + parts, sizeof(uint64_t));
+    double *sums = gw_arena_take(arena, (size_t)runs, sizeof(double));
+    for (unsigned i = 0; i < parts; i++) {
+        const uint64_t run = runs * i / parts, at = run * run_of(p);
+        const uint64_t end = runs * (i + 1) / parts * run_of(p);
+        const stretch mine = {
+            .at = at,
+            .n = (end < count ? end : count) - at,
+            .sent = sent + at / 64 + i,
+            .runs = sums + run,
+            .g = gw_arena_take(arena, block, sizeof(float)),
+            .G = gw_arena_take(arena, block, sizeof(float)),
+            .keys = gw_arena_take(arena, bin + 63, sizeof(uint32_t)),
+            .tops = gw_arena_take(arena, block / bin, sizeof(uint32_t)),
+            .block_entries = gw_arena_take(arena, entry_bytes(p) * block + GW_ADACOMP_SLACK, 1)};
+        if (all != NULL && !arena->failed) {
+            all[i] = mine;
+        }
+    }
+    return all;
+}
+
+/* Stretches of at least one run. */
+static unsigned stretches_of(const gw_params *p, uint64_t count, unsigned threads)
+{
+    const uint64_t runs = gw_ceil_div(count, run_of(p));
+    return (unsigned)(runs < 1 ? 1 : runs < threads ? runs : threads);
+}
+
+static uint64_t select_bytes(const gw_params *p, uint64_t count, unsigned threads)
+{
+    gw_arena arena = gw_arena_measuring();
+    (void)cut_stretches(&arena, p, count, stretches_of(p, count, threads));
+    return gw_arena_need(&arena);
+}
+
+/* The sum of section 8 of docs/numerics.md, of one run after the other. */
 typedef struct mean {
-    double total, run;
-    uint64_t number;
+    double run, *sums;
+    uint64_t bins;
 } mean;
 
 static void mean_add(mean *m, uint32_t top)
 {
-    m->run += (double)gw_float(top);
-    if (++m->number % SUM_RUN == 0) {
-        m->total += m->run;
-        m->run = 0;
-    }
+    m->run = (m->bins % SUM_RUN == 0 ? 0 : m->run) + (double)gw_float(top);
+    m->sums[m->bins++ / SUM_RUN] = m->run;
 }
 
 /* g of n elements in fp32. */
-static const float *gradient(const gw_source *source, const places *room, uint64_t at, size_t n)
+static const float *gradient(const gw_source *source, const stretch *x, uint64_t at, size_t n)
 {
     if (source->dtype == GW_F32) {
         return (const float *)(const void *)source->in + at;
     }
-    source->convert->widen(source->dtype, source->in + 2 * at, room->g, n);
-    return room->g;
+    source->convert->widen(source->dtype, source->in + 2 * at, x->g, n);
+    return x->g;
 }
 
-/* Entries go to `begin` as long as `most` bytes hold them: all, or they are not used. */
-static void run_survey(const gw_coding *job, gw_source *source, const places *room, uint8_t *begin,
-                       uint64_t most, survey *s)
+static void survey_stretch(void *arg, unsigned part)
 {
-    const gw_adacomp_kernels *kernels = job->kernels;
-    const size_t block = block_of(job->params), bin = gw_param(job->params, BIN);
+    const surveying *all = arg;
+    stretch *x = &all->stretches[part];
+    const gw_source *source = all->source;
+    const gw_params *p = all->job->params;
+    const gw_adacomp_kernels *kernels = all->job->kernels;
+    const size_t block = block_of(p), bin = gw_param(p, BIN);
     const int past = source->past && source->after != NULL && kernels->write_past != NULL;
-    mean sum = {0};
-    uint64_t used = 0, empty = 0;
-    room->sent[0] = 0;
-    for (uint64_t at = 0; at < source->count; at += block) {
-        const size_t n = source->count - at < block ? (size_t)(source->count - at) : block;
-        const gw_adacomp_block b = {.g = gradient(source, room, at, n),
+    mean sum = {.sums = x->runs};
+    x->sent[0] = 0;
+    for (uint64_t at = x->at; at < x->at + x->n; at += block) {
+        const uint64_t left = x->at + x->n - at;
+        const size_t n = left < block ? (size_t)left : block;
+        const gw_adacomp_block b = {.g = gradient(source, x, at, n),
                                     .r = source->residual != NULL ? source->residual + at : NULL,
-                                    .G = source->after != NULL && !past ? source->after + at
-                                                                        : room->G,
-                                    .keys = room->keys,
-                                    .tops = room->tops,
-                                    .sent = room->sent,
-                                    .entries = room->entries,
-                                    .at = at,
+                                    .G = source->after != NULL && !past ? source->after + at : x->G,
+                                    .keys = x->keys,
+                                    .tops = x->tops,
+                                    .sent = x->sent,
+                                    .entries = x->block_entries,
+                                    .at = at - x->at,
                                     .n = n,
                                     .bin = bin,
-                                    .d = (float)(job->params->value[FACTOR] - 1),
-                                    .sign_at = index_bits(job->params)};
-        const size_t bytes = kernels->bins(&b, &empty);
-        if (used + bytes <= most) {
-            memcpy(begin + used, b.entries, bytes);
+                                    .d = (float)(p->value[FACTOR] - 1),
+                                    .sign_at = index_bits(p)};
+        const size_t bytes = kernels->bins(&b, &x->empty);
+        if (x->used + bytes <= x->most) {
+            memcpy(x->entries + x->used, b.entries, bytes);
         }
-        used += bytes;
+        x->used += bytes;
         uint32_t largest = 0;
         for (size_t i = 0; i < gw_ceil_div(n, bin); i++) {
             mean_add(&sum, b.tops[i]);
             largest = b.tops[i] > largest ? b.tops[i] : largest;
         }
-        s->non_finite += largest >= GW_INF_BITS ? gw_count_non_finite(b.G, n) : 0;
+        x->non_finite += largest >= GW_INF_BITS ? gw_count_non_finite(b.G, n) : 0;
         if (past) {
             kernels->write_past(source->after + at, b.G, n);
         }
     }
-    if (past) {
-        gw_stores_done();
+}
+
+/* Entries go to `begin` as long as their shares of `most` bytes hold them: all, or they are not used. */
+static survey run_survey(surveying *all, gw_source *source, unsigned parts, uint8_t *begin,
+                         uint64_t most)
+{
+    const gw_params *p = all->job->params;
+    const uint64_t runs = gw_ceil_div(source->count, run_of(p)), bins = bins_of(p, source->count);
+    survey s = {.sent = all->stretches[0].sent, .stored = 1};
+    uint64_t used = 0, empty = 0;
+    for (unsigned i = 0; i < parts; i++) {
+        const uint64_t from = most * i / parts;
+        all->stretches[i].entries = begin + from;
+        all->stretches[i].most = most * (i + 1) / parts - from;
     }
+    gw_coding_run(all->job, survey_stretch, all, parts);
     source->summed = source->count;
-    s->sent = room->sent;
-    s->entries = used / entry_bytes(job->params);
-    s->chosen = s->entries - empty;
-    s->scale = sum.number > 0 ? (float)((sum.total + sum.run) / (double)sum.number) : 0;
+    for (unsigned i = 0; i < parts; i++) { /* one behind the other */
+        stretch *x = &all->stretches[i];
+        s.stored &= x->used <= x->most;
+        if (s.stored) {
+            memmove(begin + used, x->entries, (size_t)x->used);
+            x->entries = begin + used;
+        }
+        memmove(s.sent + x->at / 64, x->sent, (size_t)gw_ceil_div(x->n, 64) * sizeof *x->sent);
+        used += x->used;
+        empty += x->empty;
+        s.non_finite += x->non_finite;
+    }
+    double total = 0;
+    for (uint64_t i = 0; i < runs; i++) {
+        total += all->stretches[0].runs[i];
+    }
+    s.entries = used / entry_bytes(p);
+    s.chosen = s.entries - empty;
+    s.scale = bins > 0 ? (float)(total / (double)bins) : 0;
+    return s;
 }
 
 /* ---- what fits ---- */
@@ -361,16 +427,24 @@ static void settle(const gw_params *p, const uint8_t *entries, uint64_t n, float
     }
 }
 
+static void settle_stretch(void *arg, unsigned part)
+{
+    const surveying *all = arg;
+    const stretch *x = &all->stretches[part];
+    const gw_params *p = all->job->params;
+    settle(p, x->entries, x->used / entry_bytes(p), all->scale, all->source->after + x->at);
+}
+
 static size_t select(const gw_coding *job, gw_source *source, uint8_t *payload, void *workspace,
                      gw_report *report)
 {
     const gw_params *p = job->params;
     const size_t most = (size_t)bytes(p, source->count) - HEADER;
+    const unsigned parts = stretches_of(p, source->count, gw_coding_parts(job, source->count));
     gw_arena arena =
-        gw_arena_over((gw_workspace){workspace, (size_t)select_bytes(p, source->count)});
-    const places room = cut_places(&arena, p, source->count);
-    survey s = {0};
-    run_survey(job, source, &room, payload + HEADER, most, &s);
+        gw_arena_over((gw_workspace){workspace, (size_t)select_bytes(p, source->count, parts)});
+    surveying all = {job, source, cut_stretches(&arena, p, source->count, parts), 0};
+    survey s = run_survey(&all, source, parts, payload + HEADER, most);
     memset(payload, 0, HEADER);
     if (s.non_finite != 0) {
         report->non_finite += s.non_finite;
@@ -378,17 +452,17 @@ static size_t select(const gw_coding *job, gw_source *source, uint8_t *payload, 
         gw_put_u32(payload + 4, GW_NAN_BITS);
         return HEADER;
     }
-    const uint64_t whole = s.entries * entry_bytes(p); /* bytes of the first pass */
     const int form = fit(p, source->count, &s, report);
-    size_t size = (size_t)whole;
+    size_t size = (size_t)s.entries * entry_bytes(p);
     payload[0] = (uint8_t)form;
     gw_put_u32(payload + 4, gw_bits(s.scale));
     if (form == BITMAP) {
         size = write_bitmap(source, &s, payload + HEADER);
-    } else if (whole > most) { /* some were taken off */
+    } else if (!s.stored || size > most) { /* or some were taken off */
         size = gw_adacomp_entries(p, source, s.sent, s.scale, payload + HEADER);
     } else if (source->after != NULL) {
-        settle(p, payload + HEADER, s.entries, s.scale, source->after);
+        all.scale = s.scale;
+        gw_coding_run(job, settle_stretch, &all, parts);
     }
     gw_put_u64(payload + 8, form == BITMAP ? s.chosen : size / entry_bytes(p));
     return HEADER + size;
@@ -513,6 +587,43 @@ static void scatter_entries(const gw_params *p, const uint8_t *payload, gw_curso
     }
 }
 
+/* By 64 entries as long as none of them reaches into the bin of element `to`, then one by one. */
+static void skip_entries(const gw_params *p, const uint8_t *payload, uint64_t to, gw_cursor *c)
+{
+    const uint32_t width = entry_bytes(p), bits = index_bits(p), empty = (1u << bits) - 1;
+    const uint64_t bin = gw_param(p, BIN), entries = gw_get_u64(payload + 8);
+    uint64_t j = 0, first = 0;
+    for (; j + 64 <= entries; j += 64) {
+        uint32_t ended = 0;
+        for (uint64_t k = j; k < j + 64; k++) {
+            ended += entry_at(payload + HEADER, width, k) >> (bits + 1);
+        }
+        if (first + (ended + 1) * bin > to) {
+            break;
+        }
+        first += ended * bin;
+    }
+    for (; j < entries; j++) {
+        const uint32_t e = entry_at(payload + HEADER, width, j), index = e & empty;
+        if (first + (index != empty ? index : 0) >= to) {
+            break;
+        }
+        first += e >> (bits + 1) ? bin : 0;
+    }
+    *c = (gw_cursor){j, {first}};
+}
+
+static void skip(const gw_coding *job, const uint8_t *payload, uint64_t count, uint64_t to,
+                 gw_cursor *cursor)
+{
+    (void)count;
+    if (payload[0] == ENTRIES) {
+        skip_entries(job->params, payload, to, cursor);
+    } else if (payload[0] == BITMAP) {
+        cursor->entry = gw_count_ones(payload + HEADER, to / 8);
+    }
+}
+
 /* cursor: entry is the number of signs used. Ranges begin on multiples of 8. Goes by 32 elements: as many
  * signs are in one word at any bit. */
 static void scatter_bitmap(const uint8_t *payload, uint64_t count, gw_cursor *c, uint64_t begin,
@@ -559,6 +670,7 @@ const gw_codec gw_codec_adacomp = {
     .validate = validate,
     .select_bytes = select_bytes,
     .select = select,
+    .skip = skip,
     .scatter = scatter,
     .kernels = {NULL, &gw_adacomp_scalar, GW_AVX2(gw_adacomp_avx2), GW_AVX512(gw_adacomp_avx512),
                 GW_NEON(gw_adacomp_neon)},

@@ -10,8 +10,8 @@
 
 #include <string.h>
 
-/* Below this many elements a thread, waking it costs more than it brings. */
-enum { ELEMENTS_PER_THREAD = 32 * 1024 };
+/* Below this many elements a thread, waking it costs more than it brings; a codec that selects wakes several times. */
+enum { ELEMENTS_PER_THREAD = 32 * 1024, SELECTED_PER_THREAD = 128 * 1024 };
 /* Elements of one scratch block, at most 32 KiB of fp32: as many as the largest grain. Blocks are cut
  * smaller where the grain allows, so that they stay in the first-level cache. */
 enum { SCRATCH = 8192, SMALL_BLOCK = 2048 };
@@ -76,7 +76,7 @@ typedef struct needs {
 } needs;
 
 /* Cuts the table of parts and their scratch blocks; used to measure and to cut. A codec that selects
- * runs in one part, with a workspace of its own besides. */
+ * is called once, with a workspace of its own besides. */
 static void cut_workspace(gw_arena *arena, const gw_params *params, const needs *n, call *c)
 {
     const gw_codec *codec = params->codec;
@@ -99,7 +99,7 @@ static void cut_workspace(gw_arena *arena, const gw_params *params, const needs 
         }
     }
     if (!spans && n->encoding) {
-        c->selecting = gw_arena_take(arena, codec->select_bytes(params, n->count), 1);
+        c->selecting = gw_arena_take(arena, codec->select_bytes(params, n->count, n->parts), 1);
     }
     c->parts = table;
 }
@@ -240,6 +240,12 @@ gw_status gw_codec_choose_isa(const gw_codec *codec, const gw_exec *exec, gw_isa
     return GW_OK;
 }
 
+unsigned gw_coding_parts(const gw_coding *job, uint64_t count)
+{
+    const uint64_t most = count / SELECTED_PER_THREAD, threads = gw_pool_threads(job->pool);
+    return (unsigned)(most < 1 ? 1 : most < threads ? most : threads);
+}
+
 /* Resolves instruction set, parts and scratch. *parts is how many to run. */
 static gw_status prepare(call *c, const gw_params *params, const gw_exec *exec,
                          const gw_tensor *tensor, int encoding, unsigned *parts)
@@ -262,6 +268,7 @@ static gw_status prepare(call *c, const gw_params *params, const gw_exec *exec,
     c->job.params = params;
     c->job.kernels = params->codec->kernels[isa];
     c->job.dtype = tensor->dtype;
+    c->job.pool = exec->pool;
     c->convert = gw_convert_for(isa);
     c->count = tensor->count;
     needs n = {tensor->dtype, tensor->count, encoding, c->residual != NULL, 1};
@@ -274,6 +281,8 @@ static gw_status prepare(call *c, const gw_params *params, const gw_exec *exec,
         }
         c->per_part = (size_t)gw_ceil_div(grains, wanted) * grain;
         n.parts = tensor->count == 0 ? 0 : (unsigned)gw_ceil_div(tensor->count, c->per_part);
+    } else {
+        n.parts = gw_coding_parts(&c->job, tensor->count);
     }
     gw_arena arena = gw_arena_over(exec->workspace);
     cut_workspace(&arena, params, &n, c);
@@ -281,7 +290,29 @@ static gw_status prepare(call *c, const gw_params *params, const gw_exec *exec,
     return arena.failed ? GW_ERR_WORKSPACE : GW_OK;
 }
 
-/* Runs a codec that selects, on this thread. Returns the payload's bytes. */
+/* Parts of a codec's own work. */
+typedef struct share {
+    void (*work)(void *arg, unsigned part);
+    void *arg;
+} share;
+
+static void run_share(void *arg, unsigned index)
+{
+    const share *s = arg;
+    const uint32_t caller = gw_fp_enter();
+    s->work(s->arg, index);
+    gw_stores_done();
+    gw_fp_leave(caller);
+}
+
+void gw_coding_run(const gw_coding *job, void (*work)(void *arg, unsigned part), void *arg,
+                   unsigned parts)
+{
+    share s = {work, arg};
+    gw_pool_run(job->pool, run_share, &s, parts);
+}
+
+/* Runs a codec that selects. Returns the payload's bytes. */
 static size_t encode_selected(call *c, const gw_tensor *in, gw_report *report)
 {
     gw_source source = {.convert = c->convert,

@@ -1,6 +1,7 @@
 /* What a codec is, seen from inside: one descriptor, filled in by <name>.c. codec.c does everything
- * that is the same for all: checks, dtypes, threads, cutting. So a codec only ever sees fp32 numbers,
- * one thread, and a span that begins on a grain border. */
+ * that is the same for all: checks, dtypes, threads, cutting. So a codec with a grain only ever sees fp32
+ * numbers, one thread, and a span that begins on a grain border. One that selects over the whole tensor
+ * cuts its work itself (gw_coding_run). */
 #ifndef GW_CODEC_IMPL_H
 #define GW_CODEC_IMPL_H
 
@@ -16,6 +17,7 @@ typedef struct gw_coding {
     const void *kernels;     /* the descriptor's entry for the instruction set in use */
     uint64_t random_key;     /* encode only */
     gw_dtype dtype;          /* of the caller's tensor; the numbers here are fp32 already */
+    gw_pool *pool;           /* threads for a codec that cuts its own work; NULL: this one alone */
 } gw_coding;
 
 /* Where an encoding reads its numbers: source.h. */
@@ -94,13 +96,17 @@ struct gw_codec {
     /* Reads a validated payload. */
     void (*decode)(const gw_coding *, const uint8_t *payload, size_t n, gw_apply, float *out);
 
-    /* Workspace of select. */
-    uint64_t (*select_bytes)(const gw_params *, uint64_t count);
+    /* Workspace of select in up to `threads` parts. */
+    uint64_t (*select_bytes)(const gw_params *, uint64_t count, unsigned threads);
     /* Encodes everything; returns the bytes written, at most bytes(). */
     size_t (*select)(const gw_coding *, gw_source *, uint8_t *payload, void *workspace,
                      gw_report *);
+    /* Where a cursor stands that has passed the elements before `to`, a multiple of 64, without reading all on the way.
+     * NULL: only scatter gets there, from the front. */
+    void (*skip)(const gw_coding *, const uint8_t *payload, uint64_t count, uint64_t to,
+                 gw_cursor *);
     /* Sets or adds the entries of a validated payload that fall into [begin, begin + n); `out` has
-     * zeros where nothing was added yet. Called with ascending ranges and one cursor, zeroed at first. */
+     * zeros where nothing was added yet. Called with ascending ranges and one cursor, zeroed at first or set by skip. */
     void (*scatter)(const gw_coding *, const uint8_t *payload, uint64_t count, gw_cursor *,
                     uint64_t begin, size_t n, gw_apply, float *out);
 
@@ -110,6 +116,14 @@ struct gw_codec {
     /* Inner loops by gw_isa; NULL is not built. What they are is the codec's own business. */
     const void *kernels[GW_ISA_COUNT];
 };
+
+/* Into how many parts a codec that selects, or has rounds, should cut work on `count` elements: one a thread, and fewer
+ * where waking a thread costs more than it brings. */
+unsigned gw_coding_parts(const gw_coding *job, uint64_t count);
+/* Runs work(arg, part) of every part on the coding's threads, with the library's rounding; returns when all are done, and what they
+ * wrote around the cache is there. The results may not depend on how many parts there are. */
+void gw_coding_run(const gw_coding *job, void (*work)(void *arg, unsigned part), void *arg,
+                   unsigned parts);
 
 /* The variant that `exec` asks for, or the best; `exec` may be NULL. */
 gw_status gw_codec_choose_isa(const gw_codec *codec, const gw_exec *exec, gw_isa *out);

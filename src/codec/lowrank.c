@@ -5,19 +5,12 @@
 #include "codec/lowrank.h"
 #include "base/arena.h"
 #include "base/random.h"
-#include "codec/source.h"
+#include "codec/lowrank_products.h"
 
-#include <cblas.h>
 #include <string.h>
 
 enum { RANK, COLS };
 enum { HEADER = 8 };
-/* Elements of G that are worked on at once: few enough for the second-level cache, so that g + r is still
- * there when it is multiplied. */
-enum { TILE = 64 * 1024 };
-/* Columns whose factor stays in the first-level cache for a few rows, at rank 4; and how many rows: memory is walked from front
- * to back. */
-enum { STRIPE = 1024, ROWS = 8 };
 
 static const gw_param_info params[] = {
     {"rank", "columns of the two factors", 1, 256, 4, NULL, 0},
@@ -86,21 +79,6 @@ static uint64_t bytes(const gw_params *p, uint64_t count)
 
 /* ---- the steps of an exchange ---- */
 
-/* What an exchange keeps from step to step. */
-typedef struct workbench {
-    float *start;    /* Q0, rank × cols */
-    float *left;     /* P, then P̂: rows × rank */
-    float *right;    /* Q_own: rank × cols */
-    double *columns; /* rank × rows */
-    float *tile;     /* scratch: of g in fp32 where it is not, of a piece of the mean */
-} workbench;
-
-/* Full rows that are worked on at once. */
-static uint64_t tile_rows(const gw_matrix *m)
-{
-    return m->cols < TILE ? TILE / m->cols : 1;
-}
-
 static workbench cut(gw_arena *arena, const gw_matrix *m)
 {
     workbench b = {0};
@@ -128,73 +106,6 @@ static workbench bench_of(const gw_params *p, const gw_matrix *m, void *workspac
     return cut(&arena, m);
 }
 
-/* Pieces of rows, in an order in which a stripe of the right factor serves several rows. */
-typedef struct walk {
-    const gw_matrix *m;
-    uint64_t first, last; /* elements */
-    uint64_t rows, turn;
-} walk;
-
-typedef struct piece {
-    uint64_t row, column, at; /* at: of its first element */
-    size_t n;
-} piece;
-
-static walk walk_over(const gw_matrix *m, uint64_t first, uint64_t n)
-{
-    return (walk){m, first, first + n, first / m->cols, 0};
-}
-
-static int walk_on(walk *w, piece *p)
-{
-    const uint64_t cols = w->m->cols, turns = ((cols - 1) / STRIPE + 1) * ROWS;
-    for (; w->rows * cols < w->last; w->rows += ROWS, w->turn = 0) {
-        while (w->turn < turns) {
-            const uint64_t row_number = w->rows + w->turn % ROWS, stripe = w->turn / ROWS * STRIPE;
-            const uint64_t stop = cols - stripe < STRIPE ? cols : stripe + STRIPE;
-            uint64_t from = row_number * cols + stripe, to = row_number * cols + stop;
-            w->turn++;
-            from = from < w->first ? w->first : from;
-            to = to > w->last ? w->last : to;
-            if (from < to) {
-                *p = (piece){row_number, from - row_number * cols, from, (size_t)(to - from)};
-                return 1;
-            }
-        }
-    }
-    return 0;
-}
-
-/* What is due: two factors in one buffer, the left one first. NULL: nothing. */
-typedef struct factors {
-    const float *left, *right;
-} factors;
-
-static factors factors_in(const gw_matrix *m, const float *both)
-{
-    return (factors){both, both != NULL ? both + m->rank * m->rows : NULL};
-}
-
-/* Our own loops go over memory once; a library's products are faster where there is more to multiply. */
-static int is_thin(const gw_matrix *m)
-{
-    return m->rank <= GW_LOWRANK_THIN;
-}
-
-/* G of the elements [at, at + n), a tile at most; gone at the next call. */
-static const float *matrix_at(gw_source *s, const workbench *b, uint64_t at, uint64_t n)
-{
-    if (s->after == NULL && s->dtype != GW_F32) {
-        s->convert->widen(s->dtype, s->in + 2 * at, b->tile, (size_t)n);
-        return b->tile;
-    }
-    for (uint64_t i = at; i < at + n && s->after != NULL; i += GW_SOURCE_BLOCK) {
-        const uint64_t left = at + n - i;
-        (void)gw_source_block(s, i, left < GW_SOURCE_BLOCK ? (size_t)left : GW_SOURCE_BLOCK);
-    }
-    return s->after != NULL ? s->after + at : gw_source_gradient(s, at, (size_t)n);
-}
-
 /* A power step begins with the last one's Q; a row that is gone (the first step, a rank that was missing,
  * a matrix of lower rank) with random numbers, the same on all ranks. */
 static void begin(const gw_coding *job, const gw_matrix *m, const float *state, float *start)
@@ -216,79 +127,6 @@ static void begin(const gw_coding *job, const gw_matrix *m, const float *state, 
             const uint32_t word =
                 gw_random_word(gw_random_pair_at(key, number << 1), (uint32_t)number);
             q[j] = (float)((int32_t)word >> 8) * 0x1p-23f;
-        }
-    }
-}
-
-/* Tiles of full rows, then the last row if it is shorter. */
-typedef struct tiling {
-    uint64_t row, rows, width;
-} tiling;
-
-static int next_tile(const gw_matrix *m, tiling *t)
-{
-    const uint64_t full = m->last == m->cols ? m->rows : m->rows - 1, step = tile_rows(m);
-    t->row += t->rows;
-    t->rows = t->row == full ? 1 : full - t->row < step ? full - t->row : step;
-    t->width = t->row == full ? m->last : m->cols;
-    return t->row < m->rows;
-}
-
-/* P = G · Q0ᵀ; G is formed on the way. */
-static void multiply_left(const gw_coding *job, const gw_matrix *m, gw_source *s,
-                          const workbench *b, factors due)
-{
-    const gw_lowrank_kernels *kernels = job->kernels;
-    const int rank = (int)m->rank;
-    for (tiling t = {0}; next_tile(m, &t);) {
-        const uint64_t at = t.row * m->cols, n = t.rows * t.width;
-        float *p = b->left + t.row * m->rank;
-        if (s->after == NULL || !is_thin(m)) {
-            cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasTrans, (int)t.rows, rank, (int)t.width, 1,
-                        matrix_at(s, b, at, n), (int)t.width, b->start, (int)m->cols, 0, p, rank);
-            continue;
-        }
-        const float *g = (const float *)(const void *)s->in + at;
-        if (s->dtype != GW_F32) {
-            s->convert->widen(s->dtype, s->in + 2 * at, b->tile, (size_t)n);
-            g = b->tile;
-        }
-        const gw_lowrank_rows x = {.g = g,
-                                   .r = s->residual + at,
-                                   .after = s->after + at,
-                                   .n = (size_t)t.width,
-                                   .stride = (size_t)m->cols,
-                                   .left = due.left != NULL ? due.left + t.row * m->rank : NULL,
-                                   .right = due.right,
-                                   .q = b->start,
-                                   .past = s->past};
-        kernels->project(&x, (size_t)t.rows, m->rank, p);
-        s->summed = at + n;
-    }
-}
-
-/* Q = P̂ᵀ · G */
-static void multiply_right(const gw_coding *job, const gw_matrix *m, gw_source *s,
-                           const workbench *b)
-{
-    const gw_lowrank_kernels *kernels = job->kernels;
-    const int rank = (int)m->rank, cols = (int)m->cols;
-    memset(b->right, 0, m->rank * m->cols * sizeof *b->right);
-    for (tiling t = {0}; next_tile(m, &t);) {
-        const float *g = matrix_at(s, b, t.row * m->cols, t.rows * t.width);
-        const float *p = b->left + t.row * m->rank;
-        if (!is_thin(m)) {
-            cblas_sgemm(CblasRowMajor, CblasTrans, CblasNoTrans, rank, (int)t.width, (int)t.rows, 1,
-                        p, rank, g, (int)t.width, 1, b->right, cols);
-            continue;
-        }
-        for (uint64_t i = 0; i < t.rows; i += ROWS) {
-            const uint64_t rows = t.rows - i < ROWS ? t.rows - i : ROWS;
-            for (uint64_t j = 0; j < t.width; j += STRIPE) {
-                const uint64_t n = t.width - j < STRIPE ? t.width - j : STRIPE;
-                kernels->gather(p + i * m->rank, g + i * m->cols + j, (size_t)m->cols, m->rank,
-                                (size_t)rows, (size_t)n, b->right + j);
-            }
         }
     }
 }
@@ -349,20 +187,6 @@ static void project_right(const gw_coding *job, const gw_matrix *m, gw_source *s
     multiply_right(job, m, s, b);
     if (gw_count_non_finite(b->right, m->rank * m->cols) != 0) {
         spoil(b->right, m->rank * m->cols); /* overflowed */
-    }
-}
-
-/* The product of the factors into, onto or off elements [first, first + n), `out` being the first of them. */
-static void product(const gw_coding *job, const gw_matrix *m, const void *left_factor,
-                    const void *right_factor, uint64_t first, uint64_t n, gw_lowrank_how how,
-                    float *out)
-{
-    const gw_lowrank_kernels *kernels = job->kernels;
-    const uint8_t *left = left_factor, *right = right_factor;
-    walk w = walk_over(m, first, n);
-    for (piece p; walk_on(&w, &p);) {
-        kernels->row(left + 4 * p.row * m->rank, right + 4 * p.column, m->cols, m->rank, p.n, how,
-                     out + (p.at - first));
     }
 }
 
@@ -476,15 +300,7 @@ static int mean(const gw_coding *job, void *workspace, const gw_convert *convert
         return convert->divide(out, sum, (size_t)count, divisor, past);
     }
     const workbench b = bench_of(job->params, &m, workspace);
-    const gw_lowrank_kernels *kernels = job->kernels;
-    walk w = walk_over(&m, 0, count);
-    int bad = 0;
-    for (piece p; walk_on(&w, &p);) {
-        kernels->row((const uint8_t *)(b.left + p.row * m.rank), (const uint8_t *)(sum + p.column),
-                     m.cols, m.rank, p.n, GW_LOWRANK_SET, b.tile);
-        bad |= convert->divide(out + p.at, b.tile, p.n, divisor, past);
-    }
-    return bad;
+    return divided_product(job, &m, b.left, sum, divisor, convert, past, out);
 }
 
 static const gw_codec_rounds rounds = {
@@ -500,6 +316,12 @@ static const gw_codec_rounds rounds = {
 };
 
 /* ---- alone: the sum of one rank as a payload ---- */
+
+static uint64_t select_bytes(const gw_params *p, uint64_t count, unsigned threads)
+{
+    (void)threads; /* all share the workbench */
+    return room(p, count);
+}
 
 static size_t select(const gw_coding *job, gw_source *s, uint8_t *payload, void *workspace,
                      gw_report *report)
@@ -577,7 +399,7 @@ const gw_codec gw_codec_lowrank = {
     .flags = flags,
     .bytes = bytes,
     .validate = validate,
-    .select_bytes = room,
+    .select_bytes = select_bytes,
     .select = select,
     .scatter = scatter,
     .fills = 1,

@@ -22,8 +22,9 @@ static uint64_t bytes(const gw_params *p, uint64_t count)
     return KEY_BYTES + gw_values_bytes(p, gw_values_kept(p, count));
 }
 
-static uint64_t select_bytes(const gw_params *p, uint64_t count)
+static uint64_t select_bytes(const gw_params *p, uint64_t count, unsigned threads)
 {
+    (void)threads; /* one */
     return gw_values_kept(p, count) * (sizeof(uint32_t) + sizeof(float));
 }
 

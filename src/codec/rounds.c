@@ -125,7 +125,8 @@ static gw_status prepare(const gw_rounds *x, turn *t)
     t->job = (gw_coding){.params = x->params,
                          .stream = x->stream,
                          .kernels = x->params->codec->kernels[t->isa],
-                         .dtype = x->in->dtype};
+                         .dtype = x->in->dtype,
+                         .pool = x->exec->pool};
     t->source = (gw_source){.convert = gw_convert_for(t->isa),
                             .in = x->in->data,
                             .dtype = x->in->dtype,

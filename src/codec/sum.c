@@ -22,12 +22,22 @@ typedef struct sum {
     size_t n, count, block, per_part; /* elements; per_part: whole blocks */
     float *out;
     uint32_t divisor;
+    unsigned parts;
     int bad[GW_POOL_MAX_THREADS]; /* by part */
 } sum;
 
 static size_t least(size_t a, size_t b)
 {
     return a < b ? a : b;
+}
+
+static int any_bad(const sum *s)
+{
+    int bad = 0;
+    for (unsigned i = 0; i < s->parts; i++) {
+        bad |= s->bad[i];
+    }
+    return bad;
 }
 
 static void sum_part(void *arg, unsigned index)
@@ -37,7 +47,6 @@ static void sum_part(void *arg, unsigned index)
     const gw_codec *codec = p->codec;
     const size_t begin = index * s->per_part, end = least(s->count, begin + s->per_part);
     _Alignas(64) float block[MOST];
-    const uint32_t caller = gw_fp_enter();
     for (size_t at = begin; at < end; at += s->block) {
         const size_t m = least(s->block, end - at), from = (size_t)codec->bytes(p, at);
         for (size_t i = 0; i < s->n; i++) {
@@ -47,22 +56,24 @@ static void sum_part(void *arg, unsigned index)
         s->bad[index] |=
             s->convert->divide(s->out + at, block, m, s->divisor, s->count >= PAST_CACHE);
     }
-    gw_stores_done();
-    gw_fp_leave(caller);
 }
 
 /* The same for codecs without a grain: their payloads are read from front to back, with a cursor each. */
-static void sum_selected(sum *s)
+static void sum_selected(void *arg, unsigned index)
 {
+    sum *s = arg;
     const gw_codec *codec = s->job.params->codec;
     const int here = codec->fills || s->n > ABREAST; /* summed where it stands */
+    const size_t begin = index * s->per_part, end = least(s->count, begin + s->per_part);
     _Alignas(64) float scratch[SELECTED];
-    const uint32_t caller = gw_fp_enter();
-    for (size_t first = 0; s->out != NULL && first < s->n; first += ABREAST) {
+    for (size_t first = 0; begin < end && first < s->n; first += ABREAST) {
         const size_t n = least(ABREAST, s->n - first);
         gw_cursor cursors[ABREAST] = {0};
-        for (size_t at = 0; at < s->count; at += s->block) {
-            const size_t m = least(s->block, s->count - at);
+        for (size_t i = 0; begin != 0 && codec->skip != NULL && i < n; i++) {
+            codec->skip(&s->job, s->payloads[first + i].bytes, s->count, begin, &cursors[i]);
+        }
+        for (size_t at = begin; at < end; at += s->block) {
+            const size_t m = least(s->block, end - at);
             float *block = here ? s->out + at : scratch;
             if (first == 0 && !codec->fills) {
                 memset(block, 0, m * sizeof *block);
@@ -72,13 +83,11 @@ static void sum_selected(sum *s)
                                first + i == 0 ? GW_SET : GW_ADD, block);
             }
             if (first + n == s->n) {
-                s->bad[0] |= s->convert->divide(s->out + at, block, m, s->divisor,
-                                                !here && s->count >= PAST_CACHE);
+                s->bad[index] |= s->convert->divide(s->out + at, block, m, s->divisor,
+                                                    !here && s->count >= PAST_CACHE);
             }
         }
     }
-    gw_stores_done();
-    gw_fp_leave(caller);
 }
 
 static gw_status check(const gw_params *params, const gw_payload *payloads, size_t n,
@@ -92,10 +101,51 @@ static gw_status check(const gw_params *params, const gw_payload *payloads, size
         finite == NULL || out->count > SIZE_MAX / 8 || (out->data == NULL && out->count != 0)) {
         return gw_fail(why, GW_ERR_ARG, "payloads, a divisor and an fp32 tensor are needed");
     }
-    for (size_t i = 0; i < n && status == GW_OK; i++) {
-        status = gw_payload_check(params, payloads[i].bytes, payloads[i].size, out->count, why);
+    return GW_OK;
+}
+
+/* Looks at every payload, several at once. The first that is wrong is told. */
+static void check_some(void *arg, unsigned index)
+{
+    sum *s = arg;
+    for (size_t i = index; i < s->n && !s->bad[index]; i += s->parts) {
+        s->bad[index] = gw_payload_check(s->job.params, s->payloads[i].bytes, s->payloads[i].size,
+                                         s->count, NULL) != GW_OK;
+    }
+}
+
+static gw_status check_payloads(sum *s, gw_why *why)
+{
+    s->parts = (unsigned)least(s->n, gw_coding_parts(&s->job, s->count));
+    gw_coding_run(&s->job, check_some, s, s->parts);
+    if (!any_bad(s)) {
+        return GW_OK;
+    }
+    gw_status status = GW_OK;
+    for (size_t i = 0; i < s->n && status == GW_OK; i++) {
+        status = gw_payload_check(s->job.params, s->payloads[i].bytes, s->payloads[i].size,
+                                  s->count, why);
     }
     return status;
+}
+
+/* Into whole blocks, one part a thread. */
+static void cut(sum *s)
+{
+    const gw_codec *codec = s->job.params->codec;
+    size_t wanted = 1;
+    if (codec->grain != NULL) {
+        const size_t grain = codec->grain(s->job.params);
+        s->block = grain > SMALL ? grain : SMALL;
+        wanted = gw_pool_threads(s->job.pool);
+    } else {
+        s->block = codec->fills ? FILLED : SELECTED;
+        if (codec->skip != NULL || codec->fills) { /* can begin anywhere */
+            wanted = gw_coding_parts(&s->job, s->count);
+        }
+    }
+    s->per_part = (size_t)gw_ceil_div(gw_ceil_div(s->count, s->block), wanted) * s->block;
+    s->parts = s->count == 0 ? 0 : (unsigned)gw_ceil_div(s->count, s->per_part);
 }
 
 gw_status gw_decode_sum(const gw_params *params, const gw_exec *exec, const gw_payload *payloads,
@@ -109,30 +159,22 @@ gw_status gw_decode_sum(const gw_params *params, const gw_exec *exec, const gw_p
     if (status != GW_OK) {
         return status;
     }
-    sum s = {.job = {.params = params, .kernels = params->codec->kernels[isa], .dtype = GW_F32},
+    sum s = {.job = {.params = params,
+                     .kernels = params->codec->kernels[isa],
+                     .dtype = GW_F32,
+                     .pool = exec != NULL ? exec->pool : NULL},
              .convert = gw_convert_for(isa),
              .payloads = payloads,
              .n = n,
              .count = out->count,
              .out = out->data,
              .divisor = divisor};
-    unsigned parts = 1;
-    if (params->codec->grain == NULL) {
-        s.block = params->codec->fills ? FILLED : SELECTED;
-        sum_selected(&s);
-    } else {
-        const size_t grain = params->codec->grain(params);
-        s.block = grain > SMALL ? grain : SMALL;
-        const size_t blocks = (size_t)gw_ceil_div(out->count, s.block);
-        const size_t wanted = gw_pool_threads(exec != NULL ? exec->pool : NULL);
-        s.per_part = (size_t)gw_ceil_div(blocks, wanted) * s.block;
-        parts = out->count == 0 ? 0 : (unsigned)gw_ceil_div(out->count, s.per_part);
-        gw_pool_run(exec != NULL ? exec->pool : NULL, sum_part, &s, parts);
+    status = check_payloads(&s, why);
+    if (status != GW_OK) {
+        return status;
     }
-    int bad = 0;
-    for (unsigned i = 0; i < parts; i++) {
-        bad |= s.bad[i];
-    }
-    *finite = !bad;
+    cut(&s);
+    gw_coding_run(&s.job, params->codec->grain != NULL ? sum_part : sum_selected, &s, s.parts);
+    *finite = !any_bad(&s);
     return GW_OK;
 }

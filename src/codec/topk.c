@@ -3,11 +3,12 @@
  * docs/wire-format.md 3.6.
  *
  * Selecting: a sample of the numbers gives a limit that a few more than k are expected to reach; one
- * pass collects those; a radix selection among them finds the k-th magnitude exactly. Where the sample
+ * pass collects those, one part a thread; a radix selection among them finds the k-th magnitude exactly. Where the sample
  * misled, too few or far too many, the radix selection goes over all numbers instead. Either way the
  * result is the same: the sample only saves time. */
 #include "codec/topk.h"
 
+#include "base/arena.h"
 #include "base/random.h"
 #include "codec/source.h"
 #include "codec/topk_list.h"
@@ -82,9 +83,9 @@ enum {
     RADIX = 2048
 };
 
-/* Workspace: candidates and then the chosen, in order of index; cells of a histogram. */
+/* Candidates and then the chosen, in order of index; cells of a histogram. */
 typedef struct selection {
-    uint32_t *index, *cells; /* cells: RADIX */
+    uint32_t *index, *cells; /* cells: RADIX, of the first part alone */
     float *value;
     uint64_t room; /* candidates that fit, without SLACK */
     uint64_t count;
@@ -110,18 +111,30 @@ static sampling sampling_of(uint64_t kept, uint64_t count)
     return (sampling){taken, (uint64_t)rank, room < count ? room : count};
 }
 
-static uint64_t select_bytes(const gw_params *p, uint64_t count)
+/* Workspace: of every part as many candidates as all may find. */
+static selection *cut_selections(gw_arena *arena, uint64_t kept, uint64_t count, unsigned parts)
 {
-    const uint64_t room = sampling_of(gw_values_kept(p, count), count).room;
-    return (room + SLACK) * (sizeof(uint32_t) + sizeof(float)) + RADIX * sizeof(uint32_t);
+    const uint64_t room = sampling_of(kept, count).room;
+    selection *all = gw_arena_take(arena, parts, sizeof *all);
+    uint32_t *cells = gw_arena_take(arena, RADIX, sizeof *cells);
+    for (unsigned i = 0; i < parts; i++) {
+        const selection mine = {
+            .cells = cells,
+            .room = room,
+            .index = gw_arena_take(arena, (size_t)(room + SLACK), sizeof(uint32_t)),
+            .value = gw_arena_take(arena, (size_t)(room + SLACK), sizeof(float))};
+        if (all != NULL && !arena->failed) {
+            all[i] = mine;
+        }
+    }
+    return all;
 }
 
-static selection selection_in(void *workspace, uint64_t kept, uint64_t count)
+static uint64_t select_bytes(const gw_params *p, uint64_t count, unsigned threads)
 {
-    selection s = {.room = sampling_of(kept, count).room, .cells = workspace};
-    s.index = s.cells + RADIX;
-    s.value = (float *)(void *)(s.index + s.room + SLACK);
-    return s;
+    gw_arena arena = gw_arena_measuring();
+    (void)cut_selections(&arena, gw_values_kept(p, count), count, threads);
+    return gw_arena_need(&arena);
 }
 
 /* Counts by the `width` bits above `shift`, of numbers whose bits above those are `prefix`. */
@@ -194,25 +207,77 @@ static uint32_t guess_limit(const selection *s, const gw_source *source, uint64_
     return kth_magnitude(&among, NULL, how.rank, &above);
 }
 
-/* Collects all that reach `limit`; 0 if there are more than fit. Reads, and with feedback sums,
- * everything in any case. With `clear` the collected are zero in r′ afterwards. */
-static int collect(const gw_topk_kernels *kernels, selection *s, gw_source *source, uint32_t limit,
-                   int clear)
+/* One pass over all numbers, as its parts see it. */
+typedef struct collecting {
+    const gw_topk_kernels *kernels;
+    const gw_source *source;
+    selection *selections; /* one a part */
+    unsigned parts;
+    uint32_t limit;
+    int clear;
+} collecting;
+
+/* Where a part begins: at a block. */
+static uint64_t part_begin(uint64_t count, unsigned part, unsigned parts)
 {
+    const uint64_t blocks = gw_ceil_div(count, GW_SOURCE_BLOCK);
+    const uint64_t at = blocks * part / parts * GW_SOURCE_BLOCK;
+    return at < count ? at : count;
+}
+
+static void collect_part(void *arg, unsigned part)
+{
+    const collecting *c = arg;
+    gw_source source = *c->source;
+    selection *s = &c->selections[part];
+    const uint64_t end = part_begin(source.count, part + 1, c->parts);
     s->count = 0;
-    for (uint64_t at = 0; at < source->count; at += GW_SOURCE_BLOCK) {
-        const size_t block = gw_source_left(source, at);
-        const gw_fed_block f = gw_source_feedback(source, at, block);
+    for (uint64_t at = part_begin(source.count, part, c->parts); at < end; at += GW_SOURCE_BLOCK) {
+        const size_t block = gw_source_left(&source, at);
+        const gw_fed_block f = gw_source_feedback(&source, at, block);
         for (size_t i = 0; i < block; i += GW_TOPK_STEP) { /* steps of which one always fits */
             const size_t n = block - i < GW_TOPK_STEP ? block - i : GW_TOPK_STEP;
             const gw_fed_block step = gw_feedback_at(&f, i);
             const uint32_t least =
-                s->count <= s->room ? limit : UINT32_MAX; /* which none reaches */
-            s->count += kernels->collect(&step, n, (uint32_t)(at + i), least, clear,
-                                         s->index + s->count, s->value + s->count);
+                s->count <= s->room ? c->limit : UINT32_MAX; /* which none reaches */
+            s->count += c->kernels->collect(&step, n, (uint32_t)(at + i), least, c->clear,
+                                            s->index + s->count, s->value + s->count);
         }
     }
-    return s->count <= s->room;
+}
+
+/* The first n of those cleared. */
+static void put_back(const selection *s, uint64_t n, float *after)
+{
+    for (uint64_t j = 0; j < n; j++) {
+        after[s->index[j]] = s->value[j];
+    }
+}
+
+/* Collects all that reach the limit into the first part's selection; 0 if there are more than fit: then nothing is
+ * cleared. Reads, and with feedback sums, everything in any case. With `clear` the collected are zero in r′ afterwards. */
+static int collect(const gw_coding *job, collecting *c, gw_source *source)
+{
+    selection *all = &c->selections[0];
+    gw_coding_run(job, collect_part, c, c->parts);
+    source->summed = source->count;
+    uint64_t found = 0;
+    for (unsigned i = 0; i < c->parts; i++) {
+        found += c->selections[i].count;
+    }
+    if (found > all->room) {
+        for (unsigned i = 0; c->clear && i < c->parts; i++) {
+            put_back(&c->selections[i], c->selections[i].count, source->after);
+        }
+        return 0;
+    }
+    for (unsigned i = 1; i < c->parts; i++) {
+        const selection *s = &c->selections[i];
+        memcpy(all->index + all->count, s->index, (size_t)s->count * sizeof *s->index);
+        memcpy(all->value + all->count, s->value, (size_t)s->count * sizeof *s->value);
+        all->count += s->count;
+    }
+    return 1;
 }
 
 /* Is it above `least`, or one of the first *ties that equal it? Without a branch, which would often be foretold
@@ -223,14 +288,6 @@ static size_t is_chosen(float x, uint32_t least, uint64_t *ties)
     const uint64_t tie = (uint64_t)(a == least) & (uint64_t)(*ties != 0);
     *ties -= tie;
     return (size_t)(a > least) | (size_t)tie;
-}
-
-/* The first n of those cleared. */
-static void put_back(const selection *s, uint64_t n, float *after)
-{
-    for (uint64_t j = 0; j < n; j++) {
-        after[s->index[j]] = s->value[j];
-    }
 }
 
 /* Candidates that go back to r′, single elements far apart: each batch is asked for before the one before it is
@@ -286,12 +343,19 @@ static void choose(selection *s, uint64_t kept, float *cleared)
 
 /* The `kept` numbers of largest magnitude, in order of index. Those found cleared in r′ if `clear` still
  * stands in the end. */
-static void find(const gw_topk_kernels *kernels, selection *s, gw_source *source, uint64_t kept,
-                 int *clear)
+static void find(const gw_coding *job, selection *selections, unsigned parts, gw_source *source,
+                 uint64_t kept, int *clear)
 {
-    const uint32_t limit = guess_limit(s, source, kept);
-    *clear = *clear && limit != 0; /* else more would be put back than taken off */
-    if (collect(kernels, s, source, limit, *clear) && s->count >= kept) {
+    selection *s = &selections[0];
+    collecting c = {.kernels = job->kernels,
+                    .source = source,
+                    .selections = selections,
+                    .parts = parts,
+                    .limit = guess_limit(s, source, kept)};
+    c.clear = *clear && c.limit != 0; /* else more would be put back than taken off */
+    const int fit = collect(job, &c, source);
+    *clear = c.clear && fit;
+    if (fit && s->count >= kept) {
         choose(s, kept, *clear ? source->after : NULL);
         return;
     }
@@ -318,13 +382,18 @@ static size_t select(const gw_coding *job, gw_source *source, uint8_t *payload, 
                      gw_report *report)
 {
     const gw_index_list shape = shape_of(job->params, source->count);
-    selection s = selection_in(workspace, shape.kept, source->count);
+    /* fp16 and bf16 are widened into one scratch */
+    const unsigned parts = source->dtype == GW_F32 ? gw_coding_parts(job, source->count) : 1;
+    gw_arena arena = gw_arena_over(
+        (gw_workspace){workspace, (size_t)select_bytes(job->params, source->count, parts)});
+    selection *selections = cut_selections(&arena, shape.kept, source->count, parts);
+    const selection *s = &selections[0];
     /* numbers sent as they are leave nothing: cleared on the way, which saves going back for them */
     int cleared = source->after != NULL && gw_param(job->params, GW_VALUES_KIND) == GW_VALUES_F32;
-    find(job->kernels, &s, source, shape.kept, &cleared);
-    report->non_finite += gw_count_non_finite(s.value, shape.kept); /* they are among the first */
-    if (cleared && report->non_finite != 0) {                       /* these do leave something */
-        put_back(&s, shape.kept, source->after);
+    find(job, selections, parts, source, shape.kept, &cleared);
+    report->non_finite += gw_count_non_finite(s->value, shape.kept); /* they are among the first */
+    if (cleared && report->non_finite != 0) {                        /* these do leave something */
+        put_back(s, shape.kept, source->after);
         cleared = 0;
     }
     if (report->non_finite == shape.kept && shape.kept != 0) { /* and may be more than these */
@@ -334,13 +403,13 @@ static size_t select(const gw_coding *job, gw_source *source, uint8_t *payload, 
             report->non_finite += gw_count_non_finite(gw_source_block(source, at, n), n);
         }
     }
-    gw_values_encode(job, s.value, s.index, shape.kept, payload, report);
-    gw_list_write(&shape, s.index, payload + shape.values_bytes,
+    gw_values_encode(job, s->value, s->index, shape.kept, payload, report);
+    gw_list_write(&shape, s->index, payload + shape.values_bytes,
                   payload + shape.values_bytes + shape.low_bytes);
     for (uint64_t j = 0; source->after != NULL && !cleared && j < shape.kept; j++) {
         /* single elements, far apart: asked for some entries ahead */
-        gw_prefetch(source->after + s.index[j + AHEAD < shape.kept ? j + AHEAD : j], 0, 1);
-        source->after[s.index[j]] -= s.value[j];
+        gw_prefetch(source->after + s->index[j + AHEAD < shape.kept ? j + AHEAD : j], 0, 1);
+        source->after[s->index[j]] -= s->value[j];
     }
     return (size_t)(shape.values_bytes + shape.low_bytes + shape.high_bytes);
 }
@@ -369,6 +438,15 @@ GW_INLINE void scatter_as(const gw_index_list *shape, const uint8_t *payload, gw
         }
     }
     *cursor = (gw_cursor){r.entry, {r.at, r.word, 0, 0, 0}};
+}
+
+static void skip(const gw_coding *job, const uint8_t *payload, uint64_t count, uint64_t to,
+                 gw_cursor *cursor)
+{
+    const gw_index_list s = shape_of(job->params, count);
+    gw_list_reader r = gw_list_begin(&s, payload);
+    gw_list_skip(&r, s.kept, to);
+    *cursor = (gw_cursor){r.entry, {r.at, r.word}};
 }
 
 static void scatter(const gw_coding *job, const uint8_t *payload, uint64_t count, gw_cursor *cursor,
@@ -416,6 +494,7 @@ const gw_codec gw_codec_topk = {
     .validate = validate,
     .select_bytes = select_bytes,
     .select = select,
+    .skip = skip,
     .scatter = scatter,
     .kernels = {NULL, &gw_topk_scalar, GW_AVX2(gw_topk_avx2), GW_AVX512(gw_topk_avx512),
                 GW_NEON(gw_topk_neon)},

@@ -65,6 +65,27 @@ GW_INLINE void gw_list_next(gw_list_reader *r)
     r->entry++;
 }
 
+/* Passes the entries below `to`: by words as long as these have no others, then one by one. */
+GW_INLINE void gw_list_skip(gw_list_reader *r, uint64_t kept, uint64_t to)
+{
+    while (r->entry < kept) {
+        const uint64_t ones = gw_ones(r->word), zeros = r->at + 64 - (r->entry + ones);
+        if (zeros >= to >> r->low_bits) { /* one more than the high bits of all before */
+            break;
+        }
+        r->entry += ones;
+        r->at += 64;
+        r->word = gw_word_at(r->high + r->at / 8, r->end);
+    }
+    while (r->entry < kept) {
+        gw_list_turn(r);
+        if (gw_list_index(r, gw_list_inside(r)) >= to) {
+            break;
+        }
+        gw_list_next(r);
+    }
+}
+
 static inline void gw_list_write(const gw_index_list *s, const uint32_t *index, uint8_t *low,
                                  uint8_t *high)
 {
