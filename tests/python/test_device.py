@@ -45,6 +45,16 @@ def no_device():
     return _asked[0]
 
 
+def has_library(rank, n):
+    """One that is there and does not open is no reason to skip."""
+    return gradwire.device._file() is not None or gradwire.device.open_library()[0] is not None
+
+
+def no_library():
+    """Why tests that code on a device are skipped."""
+    return no_device() or (None if ranks.run(1, has_library)[0] else "libgradwire_cuda.so was not built here")
+
+
 class Given(torch.nn.Module):
     """Parameters whose gradients are given: exactly what `loss_of` is told, on any device."""
 
@@ -195,12 +205,16 @@ def on_device(function, n, *arguments):
     return no_device() or ranks.run(n, function, *arguments) and None
 
 
+def coded_on_device(function, n, *arguments):
+    return no_library() or ranks.run(n, function, *arguments) and None
+
+
 def test_cuda_has_the_same_bits():
-    return on_device(same_bits, 2, "cuda:0", None, (torch.float32, torch.float16, torch.bfloat16))
+    return coded_on_device(same_bits, 2, "cuda:0", None, (torch.float32, torch.float16, torch.bfloat16))
 
 
 def test_cuda_routes_say_where():
-    return on_device(routes, 2, "cuda:0", None)
+    return coded_on_device(routes, 2, "cuda:0", None)
 
 
 def test_cuda_without_library():
@@ -309,7 +323,7 @@ def nccl(rank, n):
 
 
 def test_cuda_nccl_alone():
-    return on_device(nccl, 1)
+    return coded_on_device(nccl, 1)
 
 
 def test_devices_that_do_not_fit():
