@@ -135,8 +135,8 @@ static stretch *cut_stretches(gw_arena *arena, const gw_params *p, uint64_t coun
         const stretch mine = {
             .at = at,
             .n = (end < count ? end : count) - at,
-            .sent = sent + at / 64 + i,
-            .runs = sums + run,
+            .sent = sent != NULL ? sent + at / 64 + i : NULL,
+            .runs = sums != NULL ? sums + run : NULL,
             .g = gw_arena_take(arena, block, sizeof(float)),
             .G = gw_arena_take(arena, block, sizeof(float)),
             .keys = gw_arena_take(arena, bin + 63, sizeof(uint32_t)),
