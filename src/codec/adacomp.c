@@ -97,8 +97,8 @@ typedef struct survey {
 /* Whole runs of bins, and what a thread needs to survey them. */
 typedef struct stretch {
     uint64_t at, n;         /* elements */
-    uint64_t *sent;         /* their bitmap, one word more than it needs */
-    double *runs;           /* sums of the maxima of SUM_RUN bins each */
+    uint64_t *bitmaps;      /* of all stretches, each with one word more than it needs */
+    double *runs;           /* of all: sums of the maxima of SUM_RUN bins each */
     float *g, *G;           /* of one block: g in fp32, G */
     uint32_t *keys, *tops;  /* of one bin; of the block's bins */
     uint8_t *block_entries; /* of one block */
@@ -121,32 +121,29 @@ static uint64_t run_of(const gw_params *p)
     return (uint64_t)SUM_RUN * gw_param(p, BIN);
 }
 
-/* Workspace: a table of stretches and what they need; bitmaps side by side, in the order of elements. */
-static stretch *cut_stretches(gw_arena *arena, const gw_params *p, uint64_t count, unsigned parts)
+/* Workspace of all stretches; bitmaps side by side, in the order of elements. */
+static void cut_stretches(gw_arena *arena, const gw_params *p, uint64_t count, unsigned parts,
+                          stretch all[GW_POOL_MAX_THREADS])
 {
     const size_t block = block_of(p), bin = gw_param(p, BIN);
     const uint64_t runs = gw_ceil_div(count, run_of(p));
-    stretch *all = gw_arena_take(arena, parts, sizeof *all);
-    uint64_t *sent = gw_arena_take(arena, (size_t)gw_ceil_div(count, 64) + parts, sizeof(uint64_t));
+    uint64_t *bitmaps =
+        gw_arena_take(arena, (size_t)gw_ceil_div(count, 64) + parts, sizeof(uint64_t));
     double *sums = gw_arena_take(arena, (size_t)runs, sizeof(double));
     for (unsigned i = 0; i < parts; i++) {
-        const uint64_t run = runs * i / parts, at = run * run_of(p);
+        const uint64_t at = runs * i / parts * run_of(p);
         const uint64_t end = runs * (i + 1) / parts * run_of(p);
-        const stretch mine = {
-            .at = at,
-            .n = (end < count ? end : count) - at,
-            .sent = sent != NULL ? sent + at / 64 + i : NULL,
-            .runs = sums != NULL ? sums + run : NULL,
-            .g = gw_arena_take(arena, block, sizeof(float)),
-            .G = gw_arena_take(arena, block, sizeof(float)),
-            .keys = gw_arena_take(arena, bin + 63, sizeof(uint32_t)),
-            .tops = gw_arena_take(arena, block / bin, sizeof(uint32_t)),
-            .block_entries = gw_arena_take(arena, entry_bytes(p) * block + GW_ADACOMP_SLACK, 1)};
-        if (all != NULL && !arena->failed) {
-            all[i] = mine;
-        }
+        all[i] = (stretch){.at = at,
+                           .n = (end < count ? end : count) - at,
+                           .bitmaps = bitmaps,
+                           .runs = sums,
+                           .g = gw_arena_take(arena, block, sizeof(float)),
+                           .G = gw_arena_take(arena, block, sizeof(float)),
+                           .keys = gw_arena_take(arena, bin + 63, sizeof(uint32_t)),
+                           .tops = gw_arena_take(arena, block / bin, sizeof(uint32_t)),
+                           .block_entries =
+                               gw_arena_take(arena, entry_bytes(p) * block + GW_ADACOMP_SLACK, 1)};
     }
-    return all;
 }
 
 /* Stretches of at least one run. */
@@ -158,8 +155,9 @@ static unsigned stretches_of(const gw_params *p, uint64_t count, unsigned thread
 
 static uint64_t select_bytes(const gw_params *p, uint64_t count, unsigned threads)
 {
+    stretch unused[GW_POOL_MAX_THREADS];
     gw_arena arena = gw_arena_measuring();
-    (void)cut_stretches(&arena, p, count, stretches_of(p, count, threads));
+    cut_stretches(&arena, p, count, stretches_of(p, count, threads), unused);
     return gw_arena_need(&arena);
 }
 
@@ -194,8 +192,9 @@ static void survey_stretch(void *arg, unsigned part)
     const gw_adacomp_kernels *kernels = all->job->kernels;
     const size_t block = block_of(p), bin = gw_param(p, BIN);
     const int past = source->past && source->after != NULL && kernels->write_past != NULL;
-    mean sum = {.sums = x->runs};
-    x->sent[0] = 0;
+    mean sum = {.sums = x->runs + x->at / run_of(p)};
+    uint64_t *sent = x->bitmaps + x->at / 64 + part;
+    sent[0] = 0;
     for (uint64_t at = x->at; at < x->at + x->n; at += block) {
         const uint64_t left = x->at + x->n - at;
         const size_t n = left < block ? (size_t)left : block;
@@ -204,7 +203,7 @@ static void survey_stretch(void *arg, unsigned part)
                                     .G = source->after != NULL && !past ? source->after + at : x->G,
                                     .keys = x->keys,
                                     .tops = x->tops,
-                                    .sent = x->sent,
+                                    .sent = sent,
                                     .entries = x->block_entries,
                                     .at = at - x->at,
                                     .n = n,
@@ -234,7 +233,7 @@ static survey run_survey(surveying *all, gw_source *source, unsigned parts, uint
 {
     const gw_params *p = all->job->params;
     const uint64_t runs = gw_ceil_div(source->count, run_of(p)), bins = bins_of(p, source->count);
-    survey s = {.sent = all->stretches[0].sent, .stored = 1};
+    survey s = {.sent = all->stretches[0].bitmaps, .stored = 1};
     uint64_t used = 0, empty = 0;
     for (unsigned i = 0; i < parts; i++) {
         const uint64_t from = most * i / parts;
@@ -250,7 +249,8 @@ static survey run_survey(surveying *all, gw_source *source, unsigned parts, uint
             memmove(begin + used, x->entries, (size_t)x->used);
             x->entries = begin + used;
         }
-        memmove(s.sent + x->at / 64, x->sent, (size_t)gw_ceil_div(x->n, 64) * sizeof *x->sent);
+        memmove(s.sent + x->at / 64, s.sent + x->at / 64 + i,
+                (size_t)gw_ceil_div(x->n, 64) * sizeof *s.sent);
         used += x->used;
         empty += x->empty;
         s.non_finite += x->non_finite;
@@ -443,7 +443,9 @@ static size_t select(const gw_coding *job, gw_source *source, uint8_t *payload, 
     const unsigned parts = stretches_of(p, source->count, gw_coding_parts(job, source->count));
     gw_arena arena =
         gw_arena_over((gw_workspace){workspace, (size_t)select_bytes(p, source->count, parts)});
-    surveying all = {job, source, cut_stretches(&arena, p, source->count, parts), 0};
+    stretch stretches[GW_POOL_MAX_THREADS];
+    cut_stretches(&arena, p, source->count, parts, stretches);
+    surveying all = {.job = job, .source = source, .stretches = stretches};
     survey s = run_survey(&all, source, parts, payload + HEADER, most);
     memset(payload, 0, HEADER);
     if (s.non_finite != 0) {

@@ -112,28 +112,25 @@ static sampling sampling_of(uint64_t kept, uint64_t count)
 }
 
 /* Workspace: of every part as many candidates as all may find. */
-static selection *cut_selections(gw_arena *arena, uint64_t kept, uint64_t count, unsigned parts)
+static void cut_selections(gw_arena *arena, uint64_t kept, uint64_t count, unsigned parts,
+                           selection all[GW_POOL_MAX_THREADS])
 {
     const uint64_t room = sampling_of(kept, count).room;
-    selection *all = gw_arena_take(arena, parts, sizeof *all);
     uint32_t *cells = gw_arena_take(arena, RADIX, sizeof *cells);
     for (unsigned i = 0; i < parts; i++) {
-        const selection mine = {
-            .cells = cells,
-            .room = room,
-            .index = gw_arena_take(arena, (size_t)(room + SLACK), sizeof(uint32_t)),
-            .value = gw_arena_take(arena, (size_t)(room + SLACK), sizeof(float))};
-        if (all != NULL && !arena->failed) {
-            all[i] = mine;
-        }
+        all[i] =
+            (selection){.cells = cells,
+                        .room = room,
+                        .index = gw_arena_take(arena, (size_t)(room + SLACK), sizeof(uint32_t)),
+                        .value = gw_arena_take(arena, (size_t)(room + SLACK), sizeof(float))};
     }
-    return all;
 }
 
 static uint64_t select_bytes(const gw_params *p, uint64_t count, unsigned threads)
 {
+    selection unused[GW_POOL_MAX_THREADS];
     gw_arena arena = gw_arena_measuring();
-    (void)cut_selections(&arena, gw_values_kept(p, count), count, threads);
+    cut_selections(&arena, gw_values_kept(p, count), count, threads, unused);
     return gw_arena_need(&arena);
 }
 
@@ -386,8 +383,9 @@ static size_t select(const gw_coding *job, gw_source *source, uint8_t *payload, 
     const unsigned parts = source->dtype == GW_F32 ? gw_coding_parts(job, source->count) : 1;
     gw_arena arena = gw_arena_over(
         (gw_workspace){workspace, (size_t)select_bytes(job->params, source->count, parts)});
-    selection *selections = cut_selections(&arena, shape.kept, source->count, parts);
+    selection selections[GW_POOL_MAX_THREADS];
     const selection *s = &selections[0];
+    cut_selections(&arena, shape.kept, source->count, parts, selections);
     /* numbers sent as they are leave nothing: cleared on the way, which saves going back for them */
     int cleared = source->after != NULL && gw_param(job->params, GW_VALUES_KIND) == GW_VALUES_F32;
     find(job, selections, parts, source, shape.kept, &cleared);
