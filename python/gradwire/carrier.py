@@ -15,6 +15,8 @@ import torch
 
 from .library import ERR_PEER, ERR_STATE, OK, Why, Work, check, lib, memory
 
+PATIENCE = 10  # seconds, for the words of the rank that failed first: it may have died before it could say them
+
 
 class Carrier:
     def __init__(self, group, rank, ranks, store, key, ranks_per_node):
@@ -22,6 +24,7 @@ class Carrier:
         self._group, self._rank, self._store, self._key = group, rank, store, key
         self._handle = c_void_p()
         self._idle, self._lock, self._begun = 0, threading.Lock(), queue.SimpleQueue()
+        self._telling, self._told = threading.Lock(), None  # why the session failed, once that is known
         self._waits = {}  # for which peer each operation waits, the oldest first
         why = Why()
         check(lib.gw_hosted_create(rank, ranks, byref(self._handle), byref(why)), why)
@@ -116,14 +119,22 @@ class Carrier:
 
     def _first_word(self, words):
         """Ranks fail one after the other, each because of the one before: who fails first knows best why. Returns its
-        words, by the store of the job, as far as that can still be reached."""
+        words, by the store of the job, as far as that can still be reached. One thread of a rank asks: whoever waits on
+        the store keeps others from speaking, and no thread may end the process between a claim and its words."""
+        with self._telling:
+            if self._told is None:
+                self._told = self._ask_who_was_first(words)
+            return self._told
+
+    def _ask_who_was_first(self, words):
         try:
             if self._store.add(self._key + "/failed", 1) == 1:
                 self._store.set(self._key + "/why", f"{words} (said rank {self._rank})")
-                return words
-            return self._store.get(self._key + "/why").decode("utf-8", "replace")
+            elif self._said(self._key + "/why", PATIENCE):
+                return self._store.get(self._key + "/why").decode("utf-8", "replace")
         except RuntimeError:
-            return words
+            pass
+        return words
 
     def silent_rank(self):
         """After a timeout: the rank that all wait for in the end. Everyone says whom it waits for; a rank that others
@@ -141,9 +152,9 @@ class Carrier:
             pass
         return None
 
-    def _said(self, key):
+    def _said(self, key, seconds=2):
         try:
-            self._store.wait([key], datetime.timedelta(seconds=2))
+            self._store.wait([key], datetime.timedelta(seconds=seconds))
             return True
         except RuntimeError:
             return False

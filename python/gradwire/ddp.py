@@ -92,12 +92,20 @@ class Hook:
             self._seen = []
         return session.future(layers, buffer, last)
 
+    def failed(self, error):
+        """Said when DDP waits for this bucket: raised out of the hook it would leave DDP in the middle of its backward, for good."""
+        self._seen = []
+        return self.session.failed_future(error)
+
 
 def _call(hook, bucket):
     if hook.recorder is not None and hook.recorder.bucket(bucket):
         hook.recorder = None
     if hook.session is not None:
-        return hook.bucket(bucket)
+        try:
+            return hook.bucket(bucket)
+        except GradwireError as error:
+            return hook.failed(error)
     buffer = bucket.buffer().div_(dist.get_world_size(hook.group))
     work = dist.all_reduce(buffer, group=hook.group, async_op=True)
     return work.get_future().then(lambda future: future.value()[0])

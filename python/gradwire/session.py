@@ -126,6 +126,14 @@ class Totals:
         self.skipped += result.non_finite != 0
 
 
+def _value_or_raise(completed):
+    """Of a future: what went wrong is its value, to be raised by whoever waits for what comes `then`."""
+    value = completed.value()
+    if isinstance(value, Exception):
+        raise value
+    return value
+
+
 class Session:
     """Layers are told apart by number: their place in `layers`, which is the order of the wire at first."""
 
@@ -245,30 +253,38 @@ class Session:
 
     def future(self, layers, tensor, last):
         """Done with `tensor` as its value when these layers have arrived, and after the last also the step."""
+        self._start_finisher()
+        # what a device has is done when a layer has arrived: nobody's stream has to wait
+        done = torch.futures.Future(devices=[self.device.torch]) if tensor.is_cuda else torch.futures.Future()
+        self._posted.put((layers, done, tensor, last, self._moved, None))
+        self._moved = []
+        return done.then(_value_or_raise)
+
+    def failed_future(self, error):
+        """Fails with what kept a layer from being posted. The session has then failed, also if it was the first to fail."""
+        done = torch.futures.Future()
+        if self._error is None:
+            self._start_finisher()
+            self._posted.put(((), done, None, False, (), error))
+        else:
+            done.set_result(error)
+        return done.then(_value_or_raise)
+
+    def _start_finisher(self):
         if self._finisher is None:
             self._finisher = threading.Thread(target=self._finish, name="gradwire-finish", daemon=True)
             self._finisher.start()
-        # what a device has is done when a layer has arrived: nobody's stream has to wait
-        done = torch.futures.Future(devices=[self.device.torch]) if tensor.is_cuda else torch.futures.Future()
-        self._posted.put((layers, done, tensor, last, self._moved))
-        self._moved = []
-
-        def result(completed):
-            value = completed.value()
-            if isinstance(value, Exception):
-                raise value
-            return value
-
-        return done.then(result)
 
     def _finish(self):
         while True:
             item = self._posted.get()
             if item is None:
                 return
-            layers, done, tensor, last, moved = item
+            layers, done, tensor, last, moved, refused = item
             why, value = Why(), tensor
             try:
+                if refused is not None:
+                    raise refused
                 numbers = (c_uint32 * len(layers))(*layers)
                 check(lib.gw_step_wait_layers(self._step, numbers, len(layers), byref(why)), why)
                 for there, here in moved:
@@ -278,7 +294,7 @@ class Session:
             except Exception as error:  # whoever waits for the future gets it
                 self._error = value = self._named(error)
             done.set_result(value)
-            item = tensor = value = done = moved = None
+            item = tensor = value = done = moved = refused = None
 
     def _named(self, error):
         if getattr(error, "status", 0) != ERR_TIMEOUT or self._error is not None:

@@ -102,6 +102,74 @@ def test_a_peer_that_dies():
     assert max(t for t in took if t is not None) < 20
 
 
+def attached(rank):
+    ddp = models.ddp(models.mixed())
+    gradwire.attach(ddp, "natural:bits=8", dense_below=200, timeout=30, quiet=True)
+    data = models.batches(rank)
+    models.train(ddp, data, 3)
+    return ddp, data, gradwire._attached[-1].session
+
+
+def dies_in_the_middle(rank, n):
+    """The step has failed, and is known to have, while backward still makes buckets."""
+    ddp, data, session = attached(rank)
+    if rank == 1:
+        os.kill(os.getpid(), signal.SIGKILL)
+    make, futures = session.future, []
+
+    def future(*arguments):
+        futures.append(make(*arguments))
+        return futures[-1]
+
+    session.future = future
+    # its parameter is of the last bucket
+    ddp.module.embed.weight.register_hook(lambda _: ranks.raises(RuntimeError, futures[0].wait, "rank 1") and None)
+    ranks.raises(RuntimeError, lambda: models.train(ddp, data, 1), "step 3", "rank 1")
+    for _ in range(2):
+        ranks.raises(RuntimeError, lambda: models.train(ddp, data, 1), "an earlier step failed: step 3", "rank 1")
+
+
+def test_a_peer_that_dies_in_the_middle():
+    ranks.run(2, dies_in_the_middle, may_die=(1,))
+
+
+def dies_before_it_says_why(rank, n):
+    """The first to fail has claimed the word, and is gone before it spoke."""
+    ddp, data, session = attached(rank)
+    gradwire.carrier.PATIENCE = 1
+    if rank == 1:
+        session._carrier._store.add(session._carrier._key + "/failed", 1)
+        os.kill(os.getpid(), signal.SIGKILL)
+    begin = time.monotonic()
+    ranks.raises(RuntimeError, lambda: models.train(ddp, data, 1), "step 3", "rank 1")
+    return time.monotonic() - begin
+
+
+def test_a_peer_that_dies_before_it_says_why():
+    assert ranks.run(2, dies_before_it_says_why, may_die=(1,))[0] < 20
+
+
+def refused_in_the_middle(rank, n):
+    """What backward cannot post is said by backward, and goes on being said."""
+    ddp, data, session = attached(rank)
+    post, last = session.post_tensor, session.layers.index(next(x for x in session.layers if x.name == "embed.weight"))
+
+    def post_or_refuse(layer, gradient):
+        if layer == last:
+            raise gradwire.GradwireError("no room for 'embed.weight'")
+        post(layer, gradient)
+
+    session.post_tensor = post_or_refuse
+    ranks.raises(RuntimeError, lambda: models.train(ddp, data, 1), "no room for 'embed.weight'")
+    session.post_tensor = post
+    for _ in range(2):
+        ranks.raises(RuntimeError, lambda: models.train(ddp, data, 1), "an earlier step failed: no room")
+
+
+def test_a_layer_that_cannot_be_posted():
+    ranks.run(2, refused_in_the_middle)
+
+
 def test_a_peer_that_stops():
     ranks.run_with_stopped(4, dies, 2)
 
