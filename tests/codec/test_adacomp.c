@@ -3,6 +3,7 @@
 #include "support/gen.h"
 
 #include "codec/adacomp.h"
+#include "codec/codec_impl.h"
 #include "codec/source.h"
 
 #include <math.h>
@@ -372,6 +373,95 @@ static void malformed_messages(void **state)
     free(x);
 }
 
+/* docs/wire-format.md 3.8, bin by bin. */
+static int entries_are_right(const uint32_t *entries, size_t n, uint32_t bits, size_t bin,
+                             size_t count)
+{
+    const uint32_t empty = (1u << bits) - 1;
+    size_t at = 0;
+    for (size_t first = 0; first < count; first += bin) {
+        const size_t length = count - first < bin ? count - first : bin;
+        int64_t before = -1;
+        int ended = at < n && entries[at] == (empty | 2u << bits);
+        at += (size_t)ended;
+        while (!ended) {
+            if (at == n || entries[at] % (empty + 1) >= length ||
+                (int64_t)(entries[at] % (empty + 1)) <= before) {
+                return 0;
+            }
+            before = entries[at] % (empty + 1);
+            ended = entries[at++] >> (bits + 1) != 0;
+        }
+    }
+    return at == n;
+}
+
+/* Every sequence of up to `most` entries, of those that stand at a border of something. */
+static void all_sequences(const char *spec, size_t bin, size_t count, size_t most)
+{
+    const gw_params params = params_of(spec);
+    const uint32_t bits = bin <= 63 ? 6 : 14, empty = (1u << bits) - 1;
+    const uint32_t b = (uint32_t)bin, indices[] = {0, 1, b - 2, b - 1, b, empty - 1, empty};
+    enum { INDICES = 7, KINDS = 4 * INDICES };
+    size_t sequences = 1, right = 0, width = bits == 6 ? 1 : 2;
+    for (size_t n = 0; n <= most; n++, sequences *= KINDS) {
+        for (size_t number = 0; number < sequences; number++) {
+            uint32_t entries[4] = {0};
+            uint8_t payload[HEADER + 8] = {0};
+            size_t digits = number;
+            for (size_t j = 0; j < n; j++, digits /= KINDS) {
+                const uint32_t kind = (uint32_t)(digits % KINDS);
+                entries[j] = indices[kind % INDICES] | kind / INDICES << bits;
+                payload[HEADER + width * j] = (uint8_t)entries[j];
+                if (width == 2) {
+                    payload[HEADER + 2 * j + 1] = (uint8_t)(entries[j] >> 8);
+                }
+            }
+            payload[8] = (uint8_t)n;
+            const int want = entries_are_right(entries, n, bits, bin, count);
+            const gw_status status =
+                gw_payload_check(&params, payload, HEADER + width * n, count, NULL);
+            CHECK(status == (want ? GW_OK : GW_ERR_CORRUPT), "%s: sequence %zu of %zu entries: %d",
+                  spec, number, n, status);
+            right += (size_t)want;
+        }
+    }
+    CHECK(right > 100, "%s: only %zu were right", spec, right);
+}
+
+static void every_short_message(void **state)
+{
+    (void)state;
+    all_sequences("adacomp:bin=5", 5, 13, 4); /* three bins, the last of three elements */
+    all_sequences("adacomp:bin=63", 63, 65, 3);
+    all_sequences("adacomp:bin=100", 100, 199, 3);
+    all_sequences("adacomp:bin=16383", 16383, 16385, 3);
+}
+
+/* Entries are looked at many at once: also where those end. */
+static void a_long_message(void **state)
+{
+    (void)state;
+    const gw_params params = params_of("adacomp:bin=500");
+    enum { ENTRIES = 1000, N = 500 * ENTRIES };
+    uint8_t payload[HEADER + 2 * ENTRIES] = {[8] = ENTRIES % 256, [9] = ENTRIES / 256};
+    for (size_t i = 0; i < ENTRIES; i++) { /* one element of each bin */
+        payload[HEADER + 2 * i] = (uint8_t)(i % 200);
+        payload[HEADER + 2 * i + 1] = 0x80;
+    }
+    assert_int_equal(gw_payload_check(&params, payload, sizeof payload, N, NULL), GW_OK);
+    for (size_t i = 0; i < ENTRIES; i++) {
+        uint8_t *high = payload + HEADER + 2 * i + 1;
+        *high = 0x02; /* its bin goes on: one bin too few, or an index that does not ascend */
+        assert_int_equal(gw_payload_check(&params, payload, sizeof payload, N, NULL),
+                         GW_ERR_CORRUPT);
+        *high = 0x82; /* past the end of its bin */
+        assert_int_equal(gw_payload_check(&params, payload, sizeof payload, N, NULL),
+                         GW_ERR_CORRUPT);
+        *high = 0x80;
+    }
+}
+
 /* Tensors too large for the cache take another way to r′: the bytes of scalar C all the same, also with r′ in the
  * gradient's own buffer, whatever the pointers' alignment. */
 static void large_tensors(void **state)
@@ -437,6 +527,8 @@ int main(void)
         cmocka_unit_test(edges),
         cmocka_unit_test(the_cap_holds_back),
         cmocka_unit_test(malformed_messages),
+        cmocka_unit_test(every_short_message),
+        cmocka_unit_test(a_long_message),
         cmocka_unit_test(large_tensors),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
