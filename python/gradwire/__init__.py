@@ -216,6 +216,7 @@ def _say(attached):
 def _at_exit():
     for attached in list(_attached):
         _say(attached)
+        attached.session.rest()
 
 
 def _write_scalars(attached, writer):

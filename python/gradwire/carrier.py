@@ -16,6 +16,7 @@ import torch
 from .library import ERR_PEER, ERR_STATE, OK, Why, Work, check, lib, memory
 
 PATIENCE = 10  # seconds, for the words of the rank that failed first: it may have died before it could say them
+REST = 5  # seconds, for a thread that is not needed any more
 
 
 class Carrier:
@@ -51,6 +52,15 @@ class Carrier:
                 waiter.join()
             lib.gw_hosted_destroy(self._handle)
         self._group = None
+
+    def rest(self):
+        """Of Session.rest."""
+        if self.under_way() == 0:
+            lib.gw_hosted_stop(self._handle)
+            for _ in self._waiters:
+                self._begun.put(None)
+            for thread in (self._thread, *self._waiters):
+                thread.join(REST)
 
     # ---- the one thread that calls the process group ----
 

@@ -229,6 +229,10 @@ class Fsdp:
             if self._sums:
                 module.set_all_reduce_hook(None)
 
+    def rest(self):
+        for carrier in self._carriers:
+            carrier.rest()
+
     def close(self):
         for session in self._sessions:
             session.close()

@@ -10,7 +10,7 @@ from ctypes import byref, c_size_t, c_uint32, c_uint64, c_void_p, cast
 import torch
 import torch.distributed as dist
 
-from .carrier import Carrier
+from .carrier import REST, Carrier
 from .device import join_nccl
 from .library import BF16, ERR_TIMEOUT, F16, F32, GradwireError, AutoDecision, Blob, Decision, LayerStats, Params, Place, Route, StepConfig, StepResult
 from .library import Tensor, Told, Why, check, lib, parse_params, parse_route, print_params
@@ -204,6 +204,16 @@ class Session:
                 self._posted.put(None)
                 self._finisher.join()
             self._free()
+
+    def rest(self):
+        """At the end of the script, from where threads do not go on: one that is in the middle of a call of torch would abort the process
+        as it comes back. Those that have all but done are waited for; not those that wait for other ranks."""
+        if self._step is not None:
+            if self._finisher is not None:
+                self._posted.put(None)
+                self._finisher.join(REST)
+            if self._own_carrier:
+                self._carrier.rest()
 
     # ---- a step ----
 
