@@ -1,6 +1,7 @@
 #!/usr/bin/env python3
 """The job file, scripts that were never changed, the wheel."""
 
+import importlib.util
 import json
 import os
 import pathlib
@@ -79,7 +80,7 @@ def run_script(text, *options):
             processes.append(subprocess.Popen([sys.executable, *options, str(script), folder + "/store"],
                                               env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
         said = [p.communicate(timeout=90)[0] for p in processes]
-        assert all(p.returncode == 0 for p in processes), said
+        assert all(p.returncode == 0 for p in processes) and "Traceback" not in "".join(said), said  # one at exit leaves 0
         return said
 
 
@@ -106,6 +107,21 @@ for _ in""")
 
 def test_a_script_that_ends_at_once():
     said = run_script(HASTY)
+    assert "3 steps" in said[0] and "end of 1" in said[1], said
+
+
+SHARDED = SCRIPT.replace("model = DistributedDataParallel(torch.nn.Linear(256, 256))", """
+import gradwire
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import fully_shard
+model = fully_shard(torch.nn.Linear(256, 256), mesh=init_device_mesh("cpu", (2,)))
+gradwire.attach(model, "dither:bits=4")""")
+
+
+def test_a_sharded_script_ends():
+    if importlib.util.find_spec("torch.distributed.device_mesh") is None:  # as new as fully_shard is
+        return f"torch {torch.__version__} has no fully_shard"
+    said = run_script(SHARDED)
     assert "3 steps" in said[0] and "end of 1" in said[1], said
 
 
