@@ -1,11 +1,19 @@
 """Carries the library's messages by torch.distributed.
 
 The C side posts operations and looks whether they are done; it never calls Python. One thread takes them in the order
-of posts and makes every call of the process group; others only wait, outside the interpreter lock. An operation that
-is waited for has a thread for itself, so that none is ever kept waiting by another's.
+of posts and begins them; others only wait, outside the interpreter lock. An operation that is waited for has a thread
+for itself, so that none is ever kept waiting by another's.
+
+With gloo a connection is busy while a message is written to it, and whoever brings what has come in by it spins until it
+is not, for milliseconds if the writer has lost its core. So messages to higher and to lower ranks have connections of
+their own, and short messages find receives that were posted before the step: an answer to a receive would come
+while it is still being posted. docs/decisions/014
 """
 
+import collections
+import ctypes
 import datetime
+import functools
 import queue
 import re
 import threading
@@ -15,14 +23,56 @@ import torch
 
 from .library import ERR_PEER, ERR_STATE, OK, Why, Work, check, lib, memory
 
+SHORT = 64 * 1024  # bytes of messages that find a receive posted; longer ones do not wait for being asked for, but for their bytes
+READY = 16  # receives that wait for one peer's messages of one tag, at most
 PATIENCE = 10  # seconds, for the words of the rank that failed first: it may have died before it could say them
 REST = 5  # seconds, for a thread that is not needed any more
 
 
+@functools.lru_cache(4096)  # the library's buffers are where they were in the last step
+def _bytes_at(address, size):
+    return torch.frombuffer(memory(address, size), dtype=torch.uint8)
+
+
+class Mailbox:
+    """Receives of one peer's short messages with one tag. They may be longer than what comes."""
+
+    def __init__(self, group, peer, tag):
+        self._group, self._peer, self._tag = group, peer, tag
+        self._lock, self._posted, self._free, self._taken = threading.Lock(), collections.deque(), [], 0
+
+    def take(self):
+        """The receive of the next message, and where it will be."""
+        with self._lock:
+            self._taken += 1
+            if not self._posted:
+                self._post()
+            return self._posted.popleft()
+
+    def give_back(self, slot):
+        with self._lock:
+            self._free.append(slot)
+
+    def refill(self):
+        """As many as were taken since the last time."""
+        with self._lock:
+            while len(self._posted) < min(self._taken, READY):
+                self._post()
+            self._taken = 0
+
+    def _post(self):
+        slot = self._free.pop() if self._free else torch.empty(SHORT, dtype=torch.uint8)
+        self._posted.append((self._group.recv([slot], self._peer, self._tag), slot))
+
+
 class Carrier:
-    def __init__(self, group, rank, ranks, store, key, ranks_per_node):
-        self.ranks_per_node = ranks_per_node
-        self._group, self._rank, self._store, self._key = group, rank, store, key
+    """`up` and `down`: process groups of the same ranks, for messages to higher and to lower ranks."""
+
+    def __init__(self, up, down, backend, rank, ranks, store, key, ranks_per_node):
+        self.backend, self.ranks_per_node = backend, ranks_per_node
+        self._up, self._down, self._rank, self._store, self._key = up, down, rank, store, key
+        self._short = SHORT if backend == "gloo" else 0
+        self._mailboxes = {}
         self._handle = c_void_p()
         self._idle, self._lock, self._begun = 0, threading.Lock(), queue.SimpleQueue()
         self._telling, self._told = threading.Lock(), None  # why the session failed, once that is known
@@ -51,7 +101,16 @@ class Carrier:
             for waiter in self._waiters:
                 waiter.join()
             lib.gw_hosted_destroy(self._handle)
-        self._group = None
+        self._up = self._down = None
+        self._mailboxes = {}
+
+    def refill(self):
+        """Between steps: whoever sends finds receives waiting."""
+        try:
+            for mailbox in list(self._mailboxes.values()):
+                mailbox.refill()
+        except RuntimeError:  # a peer is gone, as at the end of a script; else the next operation says so
+            pass
 
     def rest(self):
         """Of Session.rest."""
@@ -62,7 +121,7 @@ class Carrier:
             for thread in (self._thread, *self._waiters):
                 thread.join(REST)
 
-    # ---- the one thread that calls the process group ----
+    # ---- the one thread that begins operations ----
 
     def _take(self):
         lib.gw_hosted_hurry(1)
@@ -79,13 +138,23 @@ class Carrier:
                 for i in range(work.n_messages):
                     m = work.messages[i]
                     peer = m.peer
-                    tensor = torch.frombuffer(memory(m.data, m.bytes), dtype=torch.uint8)
-                    call = self._group.recv if m.incoming else self._group.send
-                    messages.append((peer, call([tensor], peer, work.tag), tensor))
+                    messages.append(self._begin(peer, work.tag, m.incoming, m.data, m.bytes))
             except RuntimeError as error:
                 self._failed(work.id, peer, error)
                 continue
             self._hand_over(work.id, messages)
+
+    def _begin(self, peer, tag, incoming, data, size):
+        """Who is waited for, what for, the memory of it, and of a short message that comes in where it belongs."""
+        group = self._up if (peer < self._rank) == bool(incoming) else self._down
+        tag = 2 * tag + (size <= self._short)
+        if incoming and size <= self._short:
+            mailbox = self._mailboxes.get((peer, tag))
+            if mailbox is None:
+                mailbox = self._mailboxes[peer, tag] = Mailbox(group, peer, tag)
+            return (peer, *mailbox.take(), mailbox, data, size)
+        tensor = _bytes_at(data, size)
+        return (peer, (group.recv if incoming else group.send)([tensor], peer, tag), tensor, None, data, size)
 
     def _hand_over(self, identity, messages):
         with self._lock:
@@ -107,9 +176,12 @@ class Carrier:
             identity, messages = item
             peer = 0
             try:
-                for peer, work, _tensor in messages:
+                for peer, work, tensor, mailbox, data, size in messages:
                     self._waits[identity] = peer
                     work.wait()
+                    if mailbox is not None:
+                        ctypes.memmove(data, tensor.data_ptr(), size)
+                        mailbox.give_back(tensor)
             except RuntimeError as error:
                 self._failed(identity, peer, error)
             else:

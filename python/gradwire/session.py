@@ -85,14 +85,15 @@ def spare_threads(names):
 
 def make_carrier(group, timeout):
     nodes = ranks_per_node(gather(group, socket.gethostname()))
+    backend = "mpi" if dist.get_backend(group) == "mpi" else "gloo"
+    patience = 2 * timeout + datetime.timedelta(seconds=30)  # a step's timeout comes first
     lib.gw_hosted_hurry(1)  # threads that gloo starts for it inherit this
     try:
-        own, members = own_group(group, 2 * timeout + datetime.timedelta(seconds=30))  # a step's timeout comes first
+        up, members = own_group(group, patience)
+        down = own_group(group, patience)[0] if backend == "gloo" else up
     finally:
         lib.gw_hosted_hurry(0)
-    carrier = Carrier(own, dist.get_rank(group), dist.get_world_size(group), job_store(), number_of(members), nodes)
-    carrier.backend = "mpi" if dist.get_backend(group) == "mpi" else "gloo"
-    return carrier
+    return Carrier(up, down, backend, dist.get_rank(group), dist.get_world_size(group), job_store(), number_of(members), nodes)
 
 
 def say_together(group, make):
@@ -304,6 +305,8 @@ class Session:
             except Exception as error:  # whoever waits for the future gets it
                 self._error = value = self._named(error)
             done.set_result(value)
+            if last:
+                self._carrier.refill()
             item = tensor = value = done = moved = refused = None
 
     def _named(self, error):
@@ -326,6 +329,7 @@ class Session:
             for layer, address in enumerate(addresses):
                 self.post(layer, address)
             self._end_step()
+            self._carrier.refill()
         except GradwireError as error:
             self._error = self._named(error)
             raise self._error from None

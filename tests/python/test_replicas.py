@@ -40,6 +40,38 @@ def test_every_codec_with_4_ranks():
     ranks.run(4, every_codec)
 
 
+def trained(rank, spec, short, ready):
+    """Weights, and how many receives wait for each peer's messages after the last step."""
+    carrier = gradwire.carrier
+    carrier.SHORT, carrier.READY = short, ready
+    model = models.mixed()
+    ddp = models.ddp(model)
+    gradwire.attach(ddp, spec, dense_below=200, quiet=True)
+    session = gradwire._attached[-1].session
+    models.train(ddp, models.batches(rank), 4)
+    session._posted.put(None)  # so that the thread that posts receives has done so
+    session._finisher.join()
+    session._finisher = None
+    waiting = [len(mailbox._posted) for mailbox in session._carrier._mailboxes.values()]
+    gradwire.detach(ddp)
+    return ranks.flat(model), waiting
+
+
+def messages_of_every_length(rank, n):
+    """Which receive a message finds hangs on its length alone; what arrives does not hang on it at all."""
+    for spec in ("dense", "topk:density=0.05", "adacomp", "lowrank:rank=2"):
+        alone, none = trained(rank, spec, 0, 16)
+        assert not none, f"{spec}: receives wait for messages that are not short"
+        for short, ready in ((300, 1), (300, 16), (1 << 16, 16)):  # of this network some messages are longer than 300 bytes
+            weights, waiting = trained(rank, spec, short, ready)
+            assert torch.equal(alone, weights), f"{spec}: other weights where messages up to {short} bytes are short"
+            assert waiting and max(waiting) <= ready and max(waiting) >= 1, f"{spec}, {short} bytes, {ready} receives: {waiting} wait"
+
+
+def test_messages_of_every_length():
+    ranks.run(3, messages_of_every_length)
+
+
 def planned_by_auto(rank, n):
     """What is planned hangs on measured times; that all ranks plan it, and that nothing is lost over a restart, does not."""
     model = models.mixed()
