@@ -23,7 +23,7 @@ import torch
 
 from .library import ERR_PEER, ERR_STATE, OK, Why, Work, check, lib, memory
 
-SHORT = 64 * 1024  # bytes of messages that find a receive posted; longer ones do not wait for being asked for, but for their bytes
+SHORT = 64 * 1024  # bytes, at most, of a message that finds a receive posted and is copied from there
 READY = 16  # receives that wait for one peer's messages of one tag, at most
 PATIENCE = 10  # seconds, for the words of the rank that failed first: it may have died before it could say them
 REST = 5  # seconds, for a thread that is not needed any more
@@ -147,8 +147,9 @@ class Carrier:
     def _begin(self, peer, tag, incoming, data, size):
         """Who is waited for, what for, the memory of it, and of a short message that comes in where it belongs."""
         group = self._up if (peer < self._rank) == bool(incoming) else self._down
-        tag = 2 * tag + (size <= self._short)
-        if incoming and size <= self._short:
+        short = size <= self._short
+        tag = 2 * tag + short
+        if incoming and short:
             mailbox = self._mailboxes.get((peer, tag))
             if mailbox is None:
                 mailbox = self._mailboxes[peer, tag] = Mailbox(group, peer, tag)

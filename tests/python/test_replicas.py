@@ -48,6 +48,7 @@ def trained(rank, spec, short, ready):
     ddp = models.ddp(model)
     gradwire.attach(ddp, spec, dense_below=200, quiet=True)
     session = gradwire._attached[-1].session
+    assert session._carrier._up is not session._carrier._down, "both directions by one connection"
     models.train(ddp, models.batches(rank), 4)
     session._posted.put(None)  # so that the thread that posts receives has done so
     session._finisher.join()
