@@ -14,8 +14,9 @@ import sys
 import torch.distributed as dist
 
 from . import plan as _plan
+from .groups import gather, say_together
 from .library import GradwireError, version
-from .session import Session, gather, say_together, spare_threads
+from .session import Session, spare_threads
 
 __all__ = ["GradwireError", "attach", "detach", "load_state_dict", "profile", "state_dict", "stats", "summary", "tell_loss",
            "version"]

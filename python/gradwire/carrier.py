@@ -21,6 +21,7 @@ from ctypes import byref, c_void_p
 
 import torch
 
+from .groups import give_back
 from .library import ERR_PEER, ERR_STATE, OK, Why, Work, check, lib, memory
 
 SHORT = 64 * 1024  # bytes, at most, of a message that finds a receive posted and is copied from there
@@ -66,13 +67,10 @@ class Mailbox:
 
 
 class Carrier:
-    """`up` and `down`: process groups of the same ranks, for messages to higher and to lower ranks."""
-
-    def __init__(self, up, down, backend, rank, ranks, store, key, ranks_per_node):
+    def __init__(self, lines, backend, rank, ranks, store, key, ranks_per_node):
         self.backend, self.ranks_per_node = backend, ranks_per_node
-        self._up, self._down, self._rank, self._store, self._key = up, down, rank, store, key
+        self._lines, self._rank, self._store, self._key = lines, rank, store, key
         self._short = SHORT if backend == "gloo" else 0
-        self._mailboxes = {}
         self._handle = c_void_p()
         self._idle, self._lock, self._begun = 0, threading.Lock(), queue.SimpleQueue()
         self._telling, self._told = threading.Lock(), None  # why the session failed, once that is known
@@ -90,8 +88,9 @@ class Carrier:
     def under_way(self):
         return lib.gw_hosted_under_way(self._handle)
 
-    def close(self):
-        """Ends the threads; frees the C side unless messages are still under way, as after a failure."""
+    def close(self, whole):
+        """Ends the threads; frees the C side unless messages are still under way, as after a failure. Whole: all that was sent to this
+        rank has arrived."""
         lib.gw_hosted_stop(self._handle)
         self._thread.join()
         busy = self.under_way() != 0
@@ -101,13 +100,14 @@ class Carrier:
             for waiter in self._waiters:
                 waiter.join()
             lib.gw_hosted_destroy(self._handle)
-        self._up = self._down = None
-        self._mailboxes = {}
+        if whole and not busy and self._told is None:
+            give_back(self._lines)
+        self._lines = None
 
     def refill(self):
         """Between steps: whoever sends finds receives waiting."""
         try:
-            for mailbox in list(self._mailboxes.values()):
+            for mailbox in list(self._lines.mailboxes.values()):
                 mailbox.refill()
         except RuntimeError:  # a peer is gone, as at the end of a script; else the next operation says so
             pass
@@ -146,13 +146,14 @@ class Carrier:
 
     def _begin(self, peer, tag, incoming, data, size):
         """Who is waited for, what for, the memory of it, and of a short message that comes in where it belongs."""
-        group = self._up if (peer < self._rank) == bool(incoming) else self._down
+        lines = self._lines
+        group = lines.up if (peer < self._rank) == bool(incoming) else lines.down
         short = size <= self._short
         tag = 2 * tag + short
         if incoming and short:
-            mailbox = self._mailboxes.get((peer, tag))
+            mailbox = lines.mailboxes.get((peer, tag))
             if mailbox is None:
-                mailbox = self._mailboxes[peer, tag] = Mailbox(group, peer, tag)
+                mailbox = lines.mailboxes[peer, tag] = Mailbox(group, peer, tag)
             return (peer, *mailbox.take(), mailbox, data, size)
         tensor = _bytes_at(data, size)
         return (peer, (group.recv if incoming else group.send)([tensor], peer, tag), tensor, None, data, size)

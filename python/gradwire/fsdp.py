@@ -11,8 +11,9 @@ from ctypes import byref
 
 from . import plan
 from .ddp import clean
+from .groups import say_together
 from .library import FLAG_ROUNDS, FLAG_WANTS_FEEDBACK, GradwireError, lib, parse_params
-from .session import Session, Totals, make_carrier, say_together
+from .session import Session, Totals, make_carrier
 
 SHARDED = "flat:reduce_scatter, flat:allgather"
 
@@ -234,7 +235,8 @@ class Fsdp:
             carrier.rest()
 
     def close(self):
+        whole = all(session.whole() for session in self._sessions)
         for session in self._sessions:
             session.close()
         for carrier in self._carriers:
-            carrier.close()
+            carrier.close(whole)

@@ -12,59 +12,11 @@ import torch.distributed as dist
 
 from .carrier import REST, Carrier
 from .device import join_nccl
+from .groups import backend_of, borrow, count, job_store, ranks_of
 from .library import BF16, ERR_TIMEOUT, F16, F32, GradwireError, AutoDecision, Blob, Decision, LayerStats, Params, Place, Route, StepConfig, StepResult
 from .library import Tensor, Told, Why, check, lib, parse_params, parse_route, print_params
 
 DTYPES = {torch.float32: F32, torch.float16: F16, torch.bfloat16: BF16}
-_numbers = {}  # of sessions by group, the same on all its ranks: keys of the store
-
-
-def own_group(group, timeout):
-    """A process group of the same ranks, for our calls alone; whom it is named after. Payloads are in host memory, so that beside
-    nccl it is one of gloo."""
-    backend = dist.get_backend(group)
-    if any(name in backend for name in ("gloo", "nccl", "undefined")):
-        backend = "gloo"
-    elif backend != "mpi":
-        raise GradwireError(f"backend '{backend}' is not supported yet: gloo, mpi and nccl are")
-    ranks = [global_rank(group, i) for i in range(dist.get_world_size(group))]
-    options = {"backend": backend, "timeout": timeout}
-    if len(ranks) < dist.get_world_size():
-        if backend == "gloo":  # ranks outside know nothing of it, so that new_group would wait for them
-            return _gloo(ranks, timeout), ranks
-        raise GradwireError("a part of the ranks: with gloo only")
-    return dist.new_group(ranks, **options), ranks
-
-
-def job_store():
-    return dist.distributed_c10d._get_default_store()
-
-
-def number_of(ranks):
-    key = ",".join(map(str, ranks))
-    _numbers[key] = _numbers.get(key, 0) + 1
-    return f"gradwire/{key}/{_numbers[key]}"
-
-
-def _gloo(ranks, timeout):
-    key = "group-" + ",".join(map(str, ranks))
-    _numbers[key] = _numbers.get(key, 0) + 1
-    store = dist.PrefixStore(f"gradwire/{key}/{_numbers[key]}", job_store())
-    return dist.ProcessGroupGloo(store, ranks.index(dist.get_rank()), len(ranks), timeout)
-
-
-def global_rank(group, rank):
-    if group is None or group is dist.group.WORLD:
-        return rank
-    find = getattr(dist, "get_global_rank", None) or dist.distributed_c10d._get_global_rank
-    return find(group, rank)
-
-
-def gather(group, value):
-    """Everyone's value, in rank order."""
-    values = [None] * dist.get_world_size(group)
-    dist.all_gather_object(values, value, group=group)
-    return values
 
 
 def ranks_per_node(names):
@@ -84,32 +36,11 @@ def spare_threads(names):
 
 
 def make_carrier(group, timeout):
-    nodes = ranks_per_node(gather(group, socket.gethostname()))
-    backend = "mpi" if dist.get_backend(group) == "mpi" else "gloo"
     patience = 2 * timeout + datetime.timedelta(seconds=30)  # a step's timeout comes first
-    lib.gw_hosted_hurry(1)  # threads that gloo starts for it inherit this
-    try:
-        up, members = own_group(group, patience)
-        down = own_group(group, patience)[0] if backend == "gloo" else up
-    finally:
-        lib.gw_hosted_hurry(0)
-    return Carrier(up, down, backend, dist.get_rank(group), dist.get_world_size(group), job_store(), number_of(members), nodes)
-
-
-def say_together(group, make):
-    """Runs `make`; if it fails on any rank it fails on all, with the words and rank of the first."""
-    result, error = None, None
-    try:
-        result = make()
-    except Exception as caught:  # whatever it is, the others must hear of it
-        error = caught
-    words = gather(group, None if error is None else f"{type(error).__name__}: {error}")
-    if error is not None:
-        raise error
-    for rank, text in enumerate(words):
-        if text is not None:
-            raise GradwireError(f"rank {rank} cannot attach: {text}")
-    return result
+    lines, names = borrow(group, patience)
+    ranks = ",".join(map(str, ranks_of(group)))
+    key = f"gradwire/{ranks}/{count(ranks)}"  # of the store
+    return Carrier(lines, backend_of(group), dist.get_rank(group), dist.get_world_size(group), job_store(), key, ranks_per_node(names))
 
 
 class Totals:
@@ -145,6 +76,7 @@ class Session:
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
         self.group = group
         self._step, self._scale, self._error = c_void_p(), None, None
+        self._between = False  # steps: every message of those before has arrived
         self._own_carrier = carrier is None
         self._carrier = carrier or make_carrier(group, timeout)
         self.on_step = []  # called with the result after every step
@@ -166,6 +98,7 @@ class Session:
             if chooser is not None:
                 check(self._choosing("begin_spec")(self._step, spec.encode(), byref(why)), why)
         except GradwireError:
+            self._between = False  # one rank alone may have failed
             self._free()
             raise
         self._posted, self._finisher, self._moved = queue.SimpleQueue(), None, []
@@ -184,8 +117,9 @@ class Session:
             check(lib.gw_step_plan(self._step, i, params, byref(parse_route(layer.route)), byref(why)), why)
 
     def _agree(self):
-        why = Why()
+        why, self._between = Why(), False
         check(lib.gw_step_agree(self._step, byref(why)), why)
+        self._between = True
 
     def _free(self):
         if self._carrier is None:
@@ -196,8 +130,12 @@ class Session:
                 self._device_comm.contents.table.contents.close(self._device_comm)
         self._step = self._device_comm = None
         if self._own_carrier:
-            self._carrier.close()
+            self._carrier.close(self.whole())
         self._carrier = None
+
+    def whole(self):
+        """Every step that was begun has ended well."""
+        return self._between and self._error is None
 
     def close(self):
         if self._step is not None:
@@ -221,6 +159,7 @@ class Session:
     def open(self):
         """Before the first post of a step."""
         self._live()
+        self._between = False
         if self.scaler is not None:
             scale = float(self.scaler.get_scale())
             if self._scale not in (None, scale):
@@ -318,6 +257,7 @@ class Session:
     def _end_step(self):
         why, result = Why(), StepResult()
         check(lib.gw_step_wait(self._step, byref(result), byref(why)), why)
+        self._between = True
         self.totals.add(result)
         for call in self.on_step:
             call(result)

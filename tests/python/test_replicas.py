@@ -44,16 +44,17 @@ def trained(rank, spec, short, ready):
     """Weights, and how many receives wait for each peer's messages after the last step."""
     carrier = gradwire.carrier
     carrier.SHORT, carrier.READY = short, ready
+    gradwire.groups._idle.clear()  # receives of another length wait there
     model = models.mixed()
     ddp = models.ddp(model)
     gradwire.attach(ddp, spec, dense_below=200, quiet=True)
     session = gradwire._attached[-1].session
-    assert session._carrier._up is not session._carrier._down, "both directions by one connection"
+    assert session._carrier._lines.up is not session._carrier._lines.down, "both directions by one connection"
     models.train(ddp, models.batches(rank), 4)
     session._posted.put(None)  # so that the thread that posts receives has done so
     session._finisher.join()
     session._finisher = None
-    waiting = [len(mailbox._posted) for mailbox in session._carrier._mailboxes.values()]
+    waiting = [len(mailbox._posted) for mailbox in session._carrier._lines.mailboxes.values()]
     gradwire.detach(ddp)
     return ranks.flat(model), waiting
 
