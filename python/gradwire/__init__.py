@@ -210,6 +210,9 @@ def _say(attached):
     if not attached.quiet and attached.session.rank == 0 and attached.session.totals.steps:
         _attached.append(attached)
         print(summary(attached.model), file=sys.stderr)
+        if attached.session.where()["device"] == "cpu" and getattr(attached.model, "gradient_as_bucket_view", None) is False:
+            print("gradwire: DDP copied every gradient into a bucket and back, on the processor; DistributedDataParallel(..., "
+                  "gradient_as_bucket_view=True) does not", file=sys.stderr)
         _attached.remove(attached)
 
 

@@ -87,11 +87,12 @@ def run_script(text, *options):
 def test_a_script_that_was_never_changed():
     said = run_script(SCRIPT, "-m", "gradwire.run", "--codec", "dither:bits=4")
     assert "end of 0" in said[0] and "dither:bits=4" in said[0] and "3 steps" in said[0], said
-    assert "dither" not in said[1], said[1]  # one line, of rank 0
+    assert "gradient_as_bucket_view=True" in said[0], said[0]  # which would have spared copies
+    assert "gradwire" not in said[1], said[1]  # only rank 0 speaks
 
 
 # The thread that completes futures is still at work inside the last one when the script has nothing more to do.
-HASTY = SCRIPT.replace("for _ in", """
+HASTY = SCRIPT.replace("Linear(256, 256))", "Linear(256, 256), gradient_as_bucket_view=True)").replace("for _ in", """
 import threading
 import gradwire
 gradwire.attach(model, "dither:bits=4")
@@ -108,6 +109,7 @@ for _ in""")
 def test_a_script_that_ends_at_once():
     said = run_script(HASTY)
     assert "3 steps" in said[0] and "end of 1" in said[1], said
+    assert "gradient_as_bucket_view" not in said[0], said[0]
 
 
 SHARDED = SCRIPT.replace("model = DistributedDataParallel(torch.nn.Linear(256, 256))", """
