@@ -21,7 +21,6 @@ from ctypes import byref, c_void_p
 
 import torch
 
-from .groups import give_back
 from .library import ERR_PEER, ERR_STATE, OK, Why, Work, check, lib, memory
 
 SHORT = 64 * 1024  # bytes, at most, of a message that finds a receive posted and is copied from there
@@ -101,7 +100,7 @@ class Carrier:
                 waiter.join()
             lib.gw_hosted_destroy(self._handle)
         if whole and not busy and self._told is None:
-            give_back(self._lines)
+            self._lines.give_back()
         self._lines = None
 
     def refill(self):

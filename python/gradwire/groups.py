@@ -12,8 +12,8 @@ import torch.distributed as dist
 from .library import GradwireError, lib, version
 
 MESSAGES = 2  # counts how they were told apart and cut so far: ranks that do it differently would wait for each other
-_numbers = {}  # of what was made of the same ranks so far, which is the same on all of them
-_idle = weakref.WeakKeyDictionary()  # lines that came back, by job (its default group), by ranks and timeout, by number
+_numbers = {}  # of what was made of the same ranks so far
+_idle = weakref.WeakKeyDictionary()  # lines that came back, by job (its default group), by ranks and timeout, by name
 
 
 def global_rank(group, rank):
@@ -64,18 +64,23 @@ def say_together(group, make):
 class Lines:
     """`up` and `down`: process groups of the same ranks, for messages to higher and to lower ones; the receives that wait on them."""
 
-    def __init__(self, up, down, number):
-        self.up, self.down, self.mailboxes, self._number, self._idle = up, down, {}, number, None
+    def __init__(self, up, down, name, idle):
+        self.up, self.down, self.mailboxes, self._name, self._idle = up, down, {}, name, idle
+
+    def give_back(self):
+        """Nothing is under way on them, nor will be: every step of theirs has ended, with all ranks."""
+        self._idle[self._name] = self
 
 
-def count(what):
-    _numbers[what] = _numbers.get(what, 0) + 1
-    return _numbers[what]
+def new_name(what, ranks):
+    """The same on all of these ranks, which make such things in the same order."""
+    key = f"gradwire/{what}/{','.join(map(str, ranks))}"
+    _numbers[key] = _numbers.get(key, 0) + 1
+    return f"{key}/{_numbers[key]}"
 
 
 def _gloo(ranks, timeout):
-    key = ",".join(map(str, ranks))
-    store = dist.PrefixStore(f"gradwire/group-{key}/{count('group-' + key)}", job_store())
+    store = dist.PrefixStore(new_name("group", ranks), job_store())
     return dist.ProcessGroupGloo(store, ranks.index(dist.get_rank()), len(ranks), timeout)
 
 
@@ -102,21 +107,15 @@ def borrow(group, timeout):
     ranks, backend = ranks_of(group), backend_of(group)
     idle = _idle.setdefault(dist.distributed_c10d._get_default_group(), {}).setdefault((*ranks, timeout), {})
     said = gather(group, (socket.gethostname(), list(idle)))
-    common = set.intersection(*(set(numbers) for _, numbers in said))  # a rank may have none back yet, or never
+    common = set.intersection(*(set(names) for _, names in said))  # a rank may have none back yet, or never
     if common:
         lines = idle.pop(min(common))
     else:
-        number = count("lines-" + ",".join(map(str, ranks)))
+        name = new_name("lines", ranks)
         lib.gw_hosted_hurry(1)  # threads that gloo starts inherit this
         try:
             up = _own_group(ranks, backend, timeout)
-            lines = Lines(up, _own_group(ranks, backend, timeout) if backend == "gloo" else up, number)
+            lines = Lines(up, _own_group(ranks, backend, timeout) if backend == "gloo" else up, name, idle)
         finally:
             lib.gw_hosted_hurry(0)
-    lines._idle = idle
-    return lines, [name for name, _ in said]
-
-
-def give_back(lines):
-    """Nothing is under way on them, nor will be: every step of theirs has ended, with all ranks."""
-    lines._idle[lines._number] = lines
+    return lines, [host for host, _ in said]

@@ -12,7 +12,7 @@ import torch.distributed as dist
 
 from .carrier import REST, Carrier
 from .device import join_nccl
-from .groups import backend_of, borrow, count, job_store, ranks_of
+from .groups import backend_of, borrow, job_store, new_name, ranks_of
 from .library import BF16, ERR_TIMEOUT, F16, F32, GradwireError, AutoDecision, Blob, Decision, LayerStats, Params, Place, Route, StepConfig, StepResult
 from .library import Tensor, Told, Why, check, lib, parse_params, parse_route, print_params
 
@@ -38,8 +38,7 @@ def spare_threads(names):
 def make_carrier(group, timeout):
     patience = 2 * timeout + datetime.timedelta(seconds=30)  # a step's timeout comes first
     lines, names = borrow(group, patience)
-    ranks = ",".join(map(str, ranks_of(group)))
-    key = f"gradwire/{ranks}/{count(ranks)}"  # of the store
+    key = new_name("carrier", ranks_of(group))
     return Carrier(lines, backend_of(group), dist.get_rank(group), dist.get_world_size(group), job_store(), key, ranks_per_node(names))
 
 

@@ -185,5 +185,24 @@ def test_mixed_precision():
     ranks.run(2, precision)
 
 
+def attached_again(rank, n):
+    """By the same process groups, unless a step on them did not end."""
+    model, seen = make(), []
+    for begun in (False, True, False):
+        gradwire.attach(model, "natural:bits=8", dense_below=0, quiet=True)
+        attached = gradwire._attached[-1].session
+        seen.append(attached._carriers[0]._lines)
+        ranks.same_everywhere(steps(model, rank, 2), f"attached for the {len(seen)}. time")
+        if begun:
+            attached._sessions[-1].open()
+        gradwire.detach(model)
+    assert seen[1] is seen[0], "other groups, although all is well"
+    assert seen[2] is not seen[1], "groups of a step that did not end"
+
+
+def test_attached_again():
+    ranks.run(2, attached_again)
+
+
 if __name__ == "__main__":
     ranks.main(globals())
