@@ -36,18 +36,10 @@ static gw_status finish(gw_comm *comm, gw_request request, gw_why *why)
 gw_status gw_cli_gather_numbers(gw_comm *comm, double own, double all[GW_CLI_MOST_RANKS],
                                 gw_why *why)
 {
-    size_t sizes[GW_CLI_MOST_RANKS], offsets[GW_CLI_MOST_RANKS];
-    gw_request request = NULL;
     if (comm->ranks > GW_CLI_MOST_RANKS) {
         return gw_cli_measure_fail(why, GW_ERR_RANGE, "more than %d ranks", GW_CLI_MOST_RANKS);
     }
-    for (uint32_t i = 0; i < comm->ranks; i++) {
-        sizes[i] = sizeof own;
-        offsets[i] = i * sizeof own;
-    }
-    const gw_status status =
-        comm->table->allgatherv(comm, &own, sizeof own, all, sizes, offsets, &request, why);
-    return status == GW_OK ? finish(comm, request, why) : status;
+    return gw_comm_gather(comm, &own, sizeof own, all, TIMEOUT, why);
 }
 
 /* The slowest rank's. */

@@ -42,7 +42,6 @@ typedef struct seat {
     double size;   /* Σ over elements of the sum squared */
     lane lanes[GW_CLI_RACE_MAX];
     record *records; /* of all ranks */
-    size_t *sizes;   /* of messages, then their places */
 } seat;
 
 static double now(void)
@@ -113,18 +112,8 @@ static double squared(const float *x, size_t n)
 
 static bool gather(seat *s, const record *own)
 {
-    gw_request request = NULL;
     gw_why why = {""};
-    gw_comm *comm = s->comm;
-    for (uint32_t i = 0; i < comm->ranks; i++) {
-        s->sizes[i] = sizeof *own;
-        s->sizes[comm->ranks + i] = i * sizeof *own;
-    }
-    gw_status status = comm->table->allgatherv(comm, own, sizeof *own, s->records, s->sizes,
-                                               s->sizes + comm->ranks, &request, &why);
-    if (status == GW_OK) {
-        status = gw_comm_wait(comm, request, TIMEOUT, &why);
-    }
+    const gw_status status = gw_comm_gather(s->comm, own, sizeof *own, s->records, TIMEOUT, &why);
     return fine(s, status, &why);
 }
 
@@ -261,8 +250,7 @@ static bool open_seat(seat *s)
                                2 * (size_t)rank + 1);
     s->exact = calloc(s->count + 1, sizeof *s->exact);
     s->records = calloc(ranks, sizeof *s->records);
-    s->sizes = calloc(2 * (size_t)ranks, sizeof *s->sizes);
-    if (!s->in.data || !s->work.data || !s->exact || !s->records || !s->sizes) {
+    if (!s->in.data || !s->work.data || !s->exact || !s->records) {
         gw_cli_out_of_memory();
         return false;
     }
@@ -296,7 +284,6 @@ static void close_seat(seat *s)
     gw_cli_huge_close(&s->work);
     free(s->exact);
     free(s->records);
-    free(s->sizes);
 }
 
 /* ---- a round ---- */

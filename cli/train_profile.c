@@ -23,27 +23,14 @@ static gw_status largest(gw_comm *comm, double *numbers, size_t n, gw_why *why)
 {
     const size_t bytes = n * sizeof *numbers;
     double *all = calloc(comm->ranks, bytes);
-    size_t *sizes = calloc(2 * (size_t)comm->ranks, sizeof *sizes);
-    gw_request request = NULL;
-    if (!all || !sizes) {
-        free(all);
-        free(sizes);
+    if (!all) {
         return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to profile");
     }
-    for (uint32_t i = 0; i < comm->ranks; i++) {
-        sizes[i] = bytes;
-        sizes[comm->ranks + i] = i * bytes;
-    }
-    gw_status status = comm->table->allgatherv(comm, numbers, bytes, all, sizes,
-                                               sizes + comm->ranks, &request, why);
-    if (status == GW_OK) {
-        status = gw_comm_wait(comm, request, GW_CLI_TRAIN_TIMEOUT, why);
-    }
+    const gw_status status = gw_comm_gather(comm, numbers, bytes, all, GW_CLI_TRAIN_TIMEOUT, why);
     for (size_t i = 0; i < comm->ranks * n && status == GW_OK; i++) {
         numbers[i % n] = fmax(numbers[i % n], all[i]);
     }
     free(all);
-    free(sizes);
     return status;
 }
 

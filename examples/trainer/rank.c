@@ -79,16 +79,8 @@ static gw_status create_shares(rank *r, gw_why *why)
 {
     const uint32_t ranks = r->comm->ranks;
     r->shares = calloc(ranks, sizeof *r->shares);
-    r->share_sizes = calloc(ranks, sizeof *r->share_sizes);
-    r->share_offsets = calloc(ranks, sizeof *r->share_offsets);
-    if (r->shares == NULL || r->share_sizes == NULL || r->share_offsets == NULL) {
-        return trainer_fail(why, GW_ERR_MEMORY, "no memory for %u ranks", ranks);
-    }
-    for (uint32_t i = 0; i < ranks; i++) {
-        r->share_sizes[i] = sizeof *r->shares;
-        r->share_offsets[i] = i * sizeof *r->shares;
-    }
-    return GW_OK;
+    return r->shares != NULL ? GW_OK
+                             : trainer_fail(why, GW_ERR_MEMORY, "no memory for %u ranks", ranks);
 }
 
 gw_status rank_create(const rank_config *config, const dataset *data, gw_comm *comm, rank **out,
@@ -149,8 +141,6 @@ void rank_destroy(rank *r)
     free(r->layers);
     free(r->together);
     free(r->shares);
-    free(r->share_sizes);
-    free(r->share_offsets);
     free(r);
 }
 
@@ -366,12 +356,7 @@ static loss evaluate_share(rank *r, size_t n)
 static gw_status sum_shares(rank *r, const loss *own, loss *sum, gw_why *why)
 {
     gw_comm *comm = r->comm;
-    gw_request request = NULL;
-    gw_status status = comm->table->allgatherv(comm, own, sizeof *own, r->shares, r->share_sizes,
-                                               r->share_offsets, &request, why);
-    if (status == GW_OK) {
-        status = gw_comm_wait(comm, request, TIMEOUT, why);
-    }
+    const gw_status status = gw_comm_gather(comm, own, sizeof *own, r->shares, TIMEOUT, why);
     if (status != GW_OK) {
         return status;
     }

@@ -59,7 +59,6 @@ typedef struct rank {
     float *x;
     int32_t *labels;
     loss *shares; /* of every rank, when the test set is evaluated */
-    size_t *share_sizes, *share_offsets;
 } rank;
 
 enum {

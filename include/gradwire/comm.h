@@ -23,7 +23,10 @@ enum {
     GW_COMM_SAME_BITS = 1,
     /* Its buffers are a device's. The host can then not read a length without waiting for the device, so none
      * are exchanged first: payloads travel at their cap. */
-    GW_COMM_DEVICE = 2
+    GW_COMM_DEVICE = 2,
+    /* It notices changed bytes by itself: what arrives is what was sent, or the operation fails. gradwire then leaves
+     * its own seals out. The same on all ranks. */
+    GW_COMM_SEALED = 4
 };
 
 typedef struct gw_comm_table {
@@ -88,6 +91,22 @@ struct gw_comm {
  * under way, and the caller aborts the group. */
 GW_API gw_status gw_comm_wait(gw_comm *comm, gw_request request, double timeout_seconds,
                               gw_why *why);
+
+/* Every rank's `bytes` at `all`, in rank order. Called by all ranks; blocks, as gw_comm_wait does. Messages are
+ * sealed: a changed byte is GW_ERR_CHECKSUM, with the rank whose message it was. Not for groups of a device's
+ * memory. */
+GW_API gw_status gw_comm_gather(gw_comm *comm, const void *own, size_t bytes, void *all,
+                                double timeout_seconds, gw_why *why);
+/* The same in two halves, without an allocation. `room` holds gw_gather_room bytes, is aligned for a size_t, and
+ * belongs to the operation until it is done (gw_comm_wait) and gw_gather_take has read it. */
+GW_API size_t gw_gather_room(const gw_comm *comm, size_t bytes);
+GW_API gw_status gw_gather_post(gw_comm *comm, const void *own, size_t bytes, void *room,
+                                gw_request *request, gw_why *why);
+GW_API gw_status gw_gather_take(const gw_comm *comm, const void *room, size_t bytes, void *all,
+                                gw_why *why);
+/* The root's `bytes` on every rank, sealed. Called by all ranks with the same root and bytes; blocks. */
+GW_API gw_status gw_comm_share(gw_comm *comm, void *bytes, size_t size, uint32_t root,
+                               double timeout_seconds, gw_why *why);
 
 #ifdef __cplusplus
 }

@@ -21,6 +21,9 @@ GW_API void gw_together_destroy(gw_together *together); /* accepts NULL */
 GW_API void gw_together_begin(gw_together *together);
 /* allgatherv, alltoallv, broadcast and test; nothing else. An operation begins when every user who has not left has posted one. */
 GW_API gw_comm *gw_together_comm(gw_together *together, uint32_t user); /* NULL: no such user */
+/* Messages sent to a member since the last begin. Each ends with a seal of GW_TOGETHER_SEAL bytes. */
+enum { GW_TOGETHER_SEAL = 8 };
+GW_API uint32_t gw_together_sent(const gw_together *together, uint32_t member);
 /* The user posts no more until the next begin. */
 GW_API gw_status gw_together_leave(gw_together *together, uint32_t user, gw_why *why);
 

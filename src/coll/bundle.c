@@ -8,6 +8,9 @@
 
 #include <string.h>
 
+/* A length on its way: itself, and its seal. */
+enum { LENGTH = 2 };
+
 static uint64_t seal_of(const gw_exchange *x, const uint8_t *payload, size_t bytes)
 {
     return gw_payload_hash(payload, bytes, x->stream.step * 0x9E3779B97F4A7C15u ^ x->stream.tensor);
@@ -21,7 +24,7 @@ size_t gw_bundle_entry_bytes(const gw_exchange *x, const gw_operand *operand, ui
         gw_payload_bound(&x->config.params, (size_t)piece.count, &bound) != GW_OK) {
         return 0;
     }
-    return x->stay.inside ? gw_stay_entry_bytes(bound) : bound + GW_SEAL_BYTES;
+    return x->stay.inside ? gw_stay_entry_bytes(bound) : bound + x->seal_bytes;
 }
 
 /* ---- encode ---- */
@@ -41,7 +44,7 @@ static gw_status encode_piece(gw_exchange *x, const gw_move *m, uint32_t index, 
     float *after = x->residual_after[x->move];
     const gw_status status = gw_encode_feedback(
         &x->config.params, &exec, &stream, &in, r != NULL ? r + at : NULL,
-        after != NULL ? after + at : NULL, out, capacity - GW_SEAL_BYTES, written, &report);
+        after != NULL ? after + at : NULL, out, capacity - x->seal_bytes, written, &report);
     if (status != GW_OK) {
         return gw_fail(why, status, "cannot encode: %s", gw_status_string(status));
     }
@@ -56,8 +59,10 @@ void gw_bundle_seal(gw_exchange *x, uint32_t entry)
     gw_bundle *b = &x->bundle;
     uint8_t *payload = b->bytes + b->at[entry];
     x->stats.payload_bytes += b->size[entry];
-    gw_put_u64(payload + b->size[entry], seal_of(x, payload, b->size[entry]));
-    b->size[entry] += GW_SEAL_BYTES;
+    if (!x->sealed_below) {
+        gw_put_u64(payload + b->size[entry], seal_of(x, payload, b->size[entry]));
+    }
+    b->size[entry] += x->seal_bytes;
 }
 
 gw_bundle *gw_bundle_begin(gw_exchange *x, const gw_move *m)
@@ -98,8 +103,8 @@ gw_status gw_bundle_open(gw_exchange *x, uint32_t piece, gw_why *why)
     for (uint32_t i = 0; i < b->payloads; i++) {
         const uint32_t e = piece * b->payloads + i;
         const uint8_t *payload = b->bytes + b->at[e];
-        const size_t bytes = b->size[e] - GW_SEAL_BYTES;
-        if (gw_get_u64(payload + bytes) != seal_of(x, payload, bytes)) {
+        const size_t bytes = b->size[e] - x->seal_bytes;
+        if (!x->sealed_below && gw_get_u64(payload + bytes) != seal_of(x, payload, bytes)) {
             return gw_fail(why, GW_ERR_CHECKSUM,
                            "payload %u of piece %u (%zu bytes) was changed on its way, or is of "
                            "another step or tensor",
@@ -265,8 +270,14 @@ static gw_status expect(gw_exchange *x, const gw_move *m, const shape *s, int to
             if (!told) {
                 continue;
             }
-            const uint64_t size = x->lengths[x->bundle_entries + slot];
-            if (size > most || (most != 0 && size < GW_SEAL_BYTES)) {
+            const uint64_t *length = x->lengths + LENGTH * (x->bundle_entries + slot);
+            const uint64_t size = length[0];
+            if (!x->sealed_below &&
+                length[1] != seal_of(x, (const uint8_t *)length, sizeof *length)) {
+                return gw_fail(why, GW_ERR_CHECKSUM,
+                               "the length of a payload of member %u was changed on its way", i);
+            }
+            if (size > most || (most != 0 && size < x->seal_bytes)) {
                 return gw_fail(why, GW_ERR_CORRUPT,
                                "member %u says it sends a payload of %llu bytes; at most %zu", i,
                                (unsigned long long)size, most);
@@ -281,9 +292,12 @@ static gw_status post_lengths(gw_exchange *x, const gw_move *m, const shape *s, 
 {
     const uint32_t own = s->from_root && s->own != 0 ? 0 : x->bundle.pieces * x->bundle.payloads;
     for (uint32_t e = 0; e < own; e++) {
-        x->lengths[e] = x->bundle.size[e];
+        uint64_t *length = x->lengths + LENGTH * (size_t)e;
+        length[0] = x->bundle.size[e];
+        length[1] = seal_of(x, (const uint8_t *)length, sizeof *length);
     }
-    return post(x, m, s, x->lengths, x->lengths + x->bundle_entries, sizeof *x->lengths, why);
+    return post(x, m, s, x->lengths, x->lengths + LENGTH * x->bundle_entries,
+                LENGTH * sizeof *x->lengths, why);
 }
 
 /* Everything has landed: say where each entry is. */

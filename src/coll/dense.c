@@ -4,8 +4,10 @@
 
 #include <string.h>
 
-/* Numbers that are summed at once: they stay in the first-level cache. */
-enum { BLOCK = 2048 };
+static uint64_t *seal_at(uint64_t *seals, uint32_t member, int which)
+{
+    return seals + (size_t)GW_SEALS * member + which;
+}
 
 static float *place(const gw_exchange *x, uint64_t first)
 {
@@ -43,6 +45,7 @@ static gw_status post_alltoall(gw_exchange *x, const gw_move *m, const void *sen
 static gw_status post_scatter(gw_exchange *x, const gw_move *m, gw_why *why)
 {
     const uint32_t own = m->group.member;
+    gw_seals_begin(x, m);
     const size_t mine = 4 * piece_of(x, m, m->before.range, own).count;
     clear(x, m->group.size);
     for (uint32_t i = 0; i < m->group.size; i++) {
@@ -52,16 +55,29 @@ static gw_status post_scatter(gw_exchange *x, const gw_move *m, gw_why *why)
         x->messages.size[i] = i != own ? mine : 0;
         x->messages.at[i] = i * mine;
     }
-    return post_alltoall(x, m, place(x, m->before.range.first), x->next.bytes, why);
+    const gw_status status =
+        post_alltoall(x, m, place(x, m->before.range.first), x->next.bytes, why);
+    for (uint32_t i = 0; i < m->group.size && !x->stay.inside; i++) { /* while it is on its way */
+        const gw_range piece = piece_of(x, m, m->before.range, i);
+        if (i != own) {
+            *seal_at(x->seals.sent, i, GW_SEAL_PARTS) =
+                gw_seal_of(x, place(x, piece.first), piece.count);
+            *seal_at(x->seals.found, i, GW_SEAL_PARTS) = x->seals.key;
+        }
+    }
+    return status;
 }
 
-/* 1: a number is not finite. */
-static int sum_here(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t divisor)
+/* 1: a number is not finite. *seal: of the sums. */
+static int sum_here(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t divisor,
+                    uint64_t *seal)
 {
     int bad = 0;
-    float *own = place(x, piece.first), block[BLOCK] = {0};
-    for (uint64_t at = 0; at < piece.count; at += BLOCK) {
-        const size_t n = piece.count - at < BLOCK ? (size_t)(piece.count - at) : BLOCK;
+    float *own = place(x, piece.first), block[GW_SEAL_BLOCK] = {0};
+    *seal = x->seals.key;
+    for (uint64_t at = 0; at < piece.count; at += GW_SEAL_BLOCK) {
+        const size_t n =
+            piece.count - at < GW_SEAL_BLOCK ? (size_t)(piece.count - at) : GW_SEAL_BLOCK;
         for (uint32_t i = 0; i < m->group.size; i++) {
             const float *from =
                 i == m->group.member
@@ -72,8 +88,12 @@ static int sum_here(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t d
             } else {
                 x->convert->add(GW_F32, from, block, n);
             }
+            if (i != m->group.member) {
+                gw_seal_block(x, seal_at(x->seals.found, i, GW_SEAL_PARTS), from, n);
+            }
         }
         bad |= x->convert->divide(own + at, block, n, divisor, 0);
+        gw_seal_block(x, seal, own + at, n);
     }
     return bad;
 }
@@ -87,8 +107,14 @@ static gw_status sum_in_order(gw_exchange *x, const gw_move *m, gw_why *why)
     if (x->stay.inside) {
         return gw_stay_sum(x, m, piece, divisor, why);
     }
-    x->seen_bad = sum_here(x, m, piece, divisor);
+    uint64_t seal = 0;
+    x->seen_bad = sum_here(x, m, piece, divisor, &seal);
     x->seen = x->divided ? piece : (gw_range){0};
+    for (uint32_t i = 0; i < m->group.size; i++) {
+        const int goes_there =
+            m->step.op == GW_OP_ALLREDUCE || (m->step.op == GW_OP_REDUCE && i == 0);
+        *seal_at(x->seals.sent, i, GW_SEAL_RESULT) = goes_there && i != m->group.member ? seal : 0;
+    }
     return GW_OK;
 }
 
@@ -137,6 +163,64 @@ static gw_status post_broadcast(gw_exchange *x, const gw_move *m, gw_why *why)
                                                        4 * range.count, 0, &x->request, why);
 }
 
+/* Numbers that are sent as they are: this rank's piece, or of a broadcast all of the root's. */
+static gw_status post_as_is(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    const uint32_t own = m->group.member;
+    const int broadcast = m->step.op == GW_OP_BROADCAST;
+    const gw_range range = m->after.range;
+    const gw_range mine = broadcast ? range : piece_of(x, m, range, own);
+    gw_status status = broadcast ? post_broadcast(x, m, why) : post_gather(x, m, range, why);
+    if (status != GW_OK || x->stay.inside) {
+        return status;
+    }
+    gw_seals_begin(x, m);
+    const uint64_t seal =
+        !broadcast || own == 0 ? gw_seal_of(x, place(x, mine.first), mine.count) : 0;
+    for (uint32_t i = 0; i < m->group.size; i++) {
+        *seal_at(x->seals.sent, i, GW_SEAL_RESULT) = i != own ? seal : 0;
+    }
+    return gw_seals_post(x, m, why);
+}
+
+/* Numbers of a member that have arrived: hashed, and looked at where nothing happens to them any more. */
+static void look_at(gw_exchange *x, uint32_t member, gw_range piece)
+{
+    uint64_t *found = seal_at(x->seals.found, member, GW_SEAL_RESULT);
+    *found = x->seals.key;
+    for (uint64_t at = 0; at < piece.count; at += GW_SEAL_BLOCK) {
+        const uint64_t left = piece.count - at;
+        const size_t n = left < GW_SEAL_BLOCK ? (size_t)left : GW_SEAL_BLOCK;
+        const float *numbers = place(x, piece.first + at);
+        gw_seal_block(x, found, numbers, n);
+        x->seen_bad |= x->divided && x->convert->largest(numbers, n) >= GW_INF_BITS;
+    }
+}
+
+/* All messages of the move have arrived. */
+static gw_status arrive(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    const uint32_t own = m->group.member;
+    const gw_range range = m->step.op == GW_OP_ALLREDUCE || m->step.op == GW_OP_REDUCE
+                               ? m->before.range
+                               : m->after.range;
+    if (x->stay.inside) {
+        return GW_OK;
+    }
+    for (uint32_t i = 0; i < m->group.size; i++) {
+        const int sent = m->step.op == GW_OP_BROADCAST ? i == 0
+                         : m->step.op == GW_OP_REDUCE  ? own == 0
+                                                       : 1;
+        if (i != own && sent) {
+            look_at(x, i, m->step.op == GW_OP_BROADCAST ? range : piece_of(x, m, range, i));
+        }
+    }
+    if (m->step.op == GW_OP_ALLREDUCE && x->divided) {
+        x->seen = range; /* its own piece when it was summed */
+    }
+    return gw_seals_check(x, m, why);
+}
+
 /* An engine whose own sum is the same everywhere may do it. */
 static int engine_sums(const gw_exchange *x)
 {
@@ -156,32 +240,40 @@ static gw_status post_engine_sum(gw_exchange *x, const gw_move *m, gw_why *why)
                                                        &x->request, why);
 }
 
+/* The last message of a move, and the seals of all of it. */
+static gw_status post_sums(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    const gw_status status = m->step.op == GW_OP_ALLREDUCE ? post_gather(x, m, m->before.range, why)
+                             : m->step.op == GW_OP_REDUCE ? post_to_root(x, m, m->before.range, why)
+                                                          : GW_OK;
+    return status == GW_OK ? gw_seals_post(x, m, why) : status;
+}
+
 gw_status gw_dense_collective(gw_exchange *x, const gw_move *m, int *done, gw_why *why)
 {
-    const int sums = m->step.op == GW_OP_ALLREDUCE || m->step.op == GW_OP_REDUCE ||
-                     m->step.op == GW_OP_REDUCE_SCATTER;
+    const int scatters = m->step.op == GW_OP_REDUCE_SCATTER;
+    const int sums = m->step.op == GW_OP_ALLREDUCE || m->step.op == GW_OP_REDUCE || scatters;
     if (!sums) {
         *done = x->phase == 1;
-        return *done                           ? GW_OK
-               : m->step.op == GW_OP_BROADCAST ? post_broadcast(x, m, why)
-                                               : post_gather(x, m, m->after.range, why);
+        return *done ? arrive(x, m, why) : post_as_is(x, m, why);
     }
     if (m->step.op == GW_OP_ALLREDUCE && engine_sums(x)) {
         *done = x->phase == 1;
         return *done ? GW_OK : post_engine_sum(x, m, why);
     }
     if (x->phase == 0) {
-        return post_scatter(x, m, why);
+        const gw_status status = post_scatter(x, m, why);
+        return status == GW_OK && scatters ? gw_seals_post(x, m, why) : status;
     }
     if (x->phase == 1) {
         const gw_status status = sum_in_order(x, m, why);
-        *done = m->step.op == GW_OP_REDUCE_SCATTER;
-        return *done || status != GW_OK        ? status
-               : m->step.op == GW_OP_ALLREDUCE ? post_gather(x, m, m->before.range, why)
-                                               : post_to_root(x, m, m->before.range, why);
+        *done = scatters;
+        return status != GW_OK ? status
+               : scatters      ? gw_seals_check(x, m, why)
+                               : post_sums(x, m, why);
     }
     *done = 1;
-    return GW_OK;
+    return arrive(x, m, why);
 }
 
 /* ---- half a route ---- */

@@ -381,7 +381,7 @@ static gw_status begin_bundle(gw_exchange *x, const gw_move *m, gw_why *why)
         b->size[i] = 0;
         if (entry != 0) {
             const gw_range piece = gw_operand_piece(&m->after, x->program.grain, i);
-            b->size[i] = entry - GW_SEAL_BYTES;
+            b->size[i] = entry - x->seal_bytes;
             x->there.sources[n++] = gw_there_source(x, m, piece, i, x->there.payloads + at,
                                                     b->size[i], x->there.results + i);
         }
@@ -406,7 +406,7 @@ static gw_status fetch_bundle(gw_exchange *x, gw_why *why)
         if (b->size[i] != 0) {
             b->size[i] = (size_t)x->there.results_here[i].written;
             status = copy(x, b->bytes + at, x->there.payloads + from, b->size[i], why);
-            at += b->size[i] + GW_SEAL_BYTES;
+            at += b->size[i] + x->seal_bytes;
         }
     }
     return status;

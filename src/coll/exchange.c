@@ -125,6 +125,7 @@ gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out
     }
     x->config = *config;
     x->most_members = 1;
+    x->seal_bytes = GW_SEAL_BYTES;
     for (int i = 0; i < GW_ROUTE_MAX_STEPS; i++) {
         x->slot[i] = GW_NO_SLOT;
     }
@@ -205,13 +206,18 @@ static void cut(gw_arena *arena, gw_arena *there, gw_exchange *x)
 {
     x->bundle = cut_bundle(arena, x);
     x->next = cut_bundle(arena, x);
-    x->lengths = gw_arena_take(arena, 2 * x->bundle_entries, sizeof *x->lengths);
+    x->lengths = gw_arena_take(arena, 4 * x->bundle_entries, sizeof *x->lengths);
     x->payloads = gw_arena_take(arena, x->bundle_entries, sizeof *x->payloads);
     size_t **const lists[] = {&x->messages.send_size, &x->messages.send_at, &x->messages.size,
                               &x->messages.at};
     for (int i = 0; i < 4; i++) {
         *lists[i] = gw_arena_take(arena, x->most_members, sizeof **lists[i]);
     }
+    const size_t seals = (size_t)GW_SEALS * x->most_members;
+    x->seals.sent = gw_arena_take(arena, seals, sizeof *x->seals.sent);
+    x->seals.received = gw_arena_take(arena, seals, sizeof *x->seals.received);
+    x->seals.found = gw_arena_take(arena, seals, sizeof *x->seals.found);
+    x->seals.sizes = gw_arena_take(arena, 3 * (size_t)x->most_members, sizeof *x->seals.sizes);
     x->codec_workspace = (gw_workspace){gw_arena_take(arena, x->codec_bytes, 1), x->codec_bytes};
     x->numbers = gw_arena_take(arena, x->numbers_bytes, 1);
     x->rounds_workspace = (gw_workspace){gw_arena_take(arena, x->rounds_bytes, 1), x->rounds_bytes};
@@ -236,7 +242,7 @@ size_t gw_exchange_workspace_there(const gw_exchange *exchange)
 
 size_t gw_exchange_most_bytes(const gw_exchange *x)
 {
-    const size_t lengths = x->bundle_entries * sizeof *x->lengths;
+    const size_t lengths = 2 * x->bundle_entries * sizeof *x->lengths;
     const size_t numbers = gw_exchange_is_additive(x) ? x->numbers_bytes
                            : x->bundle_entries == 0   ? 4 * (size_t)x->config.elements
                                                       : 0;
@@ -304,6 +310,7 @@ gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
         return gw_fail(why, GW_ERR_WORKSPACE, "the workspace of an exchange is too small");
     }
     x->lane = *lane;
+    x->sealed_below = 1;
     for (uint32_t i = 0; i < x->program.n_moves; i++) {
         const gw_move *m = &x->program.move[i];
         if (m->step.level != 0 && m->group.size > 1) {
@@ -317,8 +324,10 @@ gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
                                device ? "host" : "a device's", comm->table->name,
                                device ? "a device's" : "the host's");
             }
+            x->sealed_below &= device || (comm->table->flags & GW_COMM_SEALED) != 0;
         }
     }
+    x->seal_bytes = x->sealed_below ? 0 : GW_SEAL_BYTES;
     gw_status status = open_slots(x, why);
     if (status == GW_OK) {
         status = gw_stay_begin(x, why);
@@ -334,7 +343,7 @@ gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
     x->base_first = x->program.whole.first;
     x->move = x->phase = x->round = 0;
     x->under_way = 0;
-    x->request = NULL;
+    x->request = x->seals.request = NULL;
     x->stats = (gw_exchange_stats){.finite = 1};
     x->divided = x->looked = x->seen_bad = 0;
     x->seen = (gw_range){0};
@@ -490,6 +499,25 @@ static gw_status end(gw_exchange *x, int *done, int *moved, gw_why *why)
     return status;
 }
 
+/* Those that are done become NULL; after a failure all are gone. */
+static gw_status test_requests(gw_exchange *x, gw_why *why)
+{
+    gw_request *const under_way[] = {&x->request, &x->seals.request};
+    for (int i = 0; i < 2; i++) {
+        int arrived = 0;
+        if (*under_way[i] == NULL) {
+            continue;
+        }
+        const gw_status status = x->comm->table->test(x->comm, *under_way[i], &arrived, why);
+        if (status != GW_OK) {
+            x->request = x->seals.request = NULL;
+            return status;
+        }
+        *under_way[i] = arrived ? NULL : *under_way[i];
+    }
+    return GW_OK;
+}
+
 gw_status gw_exchange_progress(gw_exchange *x, int *done, int *moved, gw_why *why)
 {
     *done = *moved = 0;
@@ -502,14 +530,11 @@ gw_status gw_exchange_progress(gw_exchange *x, int *done, int *moved, gw_why *wh
             return status;
         }
     }
-    if (x->request != NULL) {
-        int arrived = 0;
-        const gw_status status = x->comm->table->test(x->comm, x->request, &arrived, why);
-        if (status != GW_OK || !arrived) {
-            x->request = status != GW_OK ? NULL : x->request;
+    if (x->request != NULL || x->seals.request != NULL) {
+        const gw_status status = test_requests(x, why);
+        if (status != GW_OK || x->request != NULL || x->seals.request != NULL) {
             return status;
         }
-        x->request = NULL;
         x->phase++;
         *moved = 1;
     }

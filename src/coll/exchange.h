@@ -29,6 +29,19 @@ typedef struct gw_messages {
     size_t *send_size, *send_at, *size, *at;
 } gw_messages;
 
+/* Two seals a member of a collective of numbers: of what it sends to be summed, and of what it sends as a result. 0: it
+ * sends none. */
+enum { GW_SEAL_PARTS, GW_SEAL_RESULT, GW_SEALS };
+/* Numbers that are hashed, summed and looked at together: they stay in the first-level cache. Seals depend on it. */
+enum { GW_SEAL_BLOCK = 2048 };
+
+typedef struct gw_seals {
+    uint64_t *sent, *received, *found; /* found: in what arrived. Entry GW_SEALS · member + which */
+    size_t *sizes;                     /* room for the lists of a message */
+    uint64_t key;
+    gw_request request; /* under way next to the exchange's own */
+} gw_seals;
+
 /* A residual in a device's memory, of one move. What the codec leaves due of it lies beside: piece after piece, `due_step` bytes
  * each; 0: nothing ever is. */
 typedef struct gw_kept {
@@ -86,6 +99,8 @@ struct gw_exchange {
     size_t bundle_bytes, bundle_entries, codec_bytes, numbers_bytes, rounds_bytes;
     uint32_t most_members;
     int fixed_size;
+    int sealed_below;  /* all groups of the run have GW_COMM_SEALED: no seals here */
+    size_t seal_bytes; /* behind every payload */
     uint64_t slot[GW_ROUTE_MAX_STEPS]; /* of the store, by move; GW_NO_SLOT: none */
     uint32_t point[GW_ROUTE_MAX_STEPS];
     gw_range range[GW_ROUTE_MAX_STEPS]; /* of each slot */
@@ -107,8 +122,9 @@ struct gw_exchange {
     gw_request request;
     gw_comm *comm;          /* of `request` */
     gw_bundle bundle, next; /* what the rank holds, and where a collective leaves it */
-    uint64_t *lengths;      /* twice bundle_entries: own, and received */
+    uint64_t *lengths;      /* of payloads, each with its seal: own, then received */
     gw_messages messages;
+    gw_seals seals;
     gw_payload *payloads; /* of one piece */
     int divided, looked;  /* the result was divided; was looked at for NaN and infinity too */
     gw_range seen;        /* of a divided result: the part that was looked at … */
@@ -160,6 +176,14 @@ uint32_t gw_exchange_last_divisor(const gw_exchange *x);
  * is done, with x->phase one higher. */
 gw_status gw_dense_collective(gw_exchange *x, const gw_move *m, int *done, gw_why *why);
 gw_status gw_bundle_collective(gw_exchange *x, const gw_move *m, int *done, gw_why *why);
+
+/* Seals of numbers, move by move: begin, then post next to the move's last message, and check when all has arrived. */
+void gw_seals_begin(gw_exchange *x, const gw_move *m);
+gw_status gw_seals_post(gw_exchange *x, const gw_move *m, gw_why *why);
+gw_status gw_seals_check(const gw_exchange *x, const gw_move *m, gw_why *why);
+/* A seal begins with the key; every block of GW_SEAL_BLOCK numbers is added to it, the last one may be shorter. */
+void gw_seal_block(const gw_exchange *x, uint64_t *seal, const float *numbers, size_t n);
+uint64_t gw_seal_of(const gw_exchange *x, const float *numbers, uint64_t count);
 
 /* encode · flat:alltoall · decode, or flat:reduce_scatter: what follows gives the pieces back to all. */
 gw_status gw_exchange_halve(gw_program *p, gw_why *why);

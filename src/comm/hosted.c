@@ -289,28 +289,13 @@ static gw_status split(gw_comm *comm, uint32_t colour, uint32_t key, gw_comm **o
     hosted_end *end = (hosted_end *)comm;
     const hosted_wish mine = {colour, key, end->job->next_tag};
     hosted_wish *all = calloc(comm->ranks, sizeof *all);
-    size_t *sizes = calloc(2 * (size_t)comm->ranks, sizeof *sizes);
-    gw_status status =
-        all != NULL && sizes != NULL ? GW_OK : GW_FAIL(why, GW_ERR_MEMORY, "no memory for a group");
-    for (uint32_t i = 0; i < comm->ranks && status == GW_OK; i++) {
-        sizes[i] = sizeof mine;
-        sizes[comm->ranks + i] = i * sizeof mine;
-    }
-    gw_request request = NULL;
-    if (status == GW_OK) {
-        status =
-            allgatherv(comm, &mine, sizeof mine, all, sizes, sizes + comm->ranks, &request, why);
-    }
-    if (status == GW_OK) { /* the host knows how long to wait */
-        status = gw_comm_wait(comm, request, 0, why);
-    }
+    gw_status status = all != NULL /* the host knows how long to wait */
+                           ? gw_comm_gather(comm, &mine, sizeof mine, all, 0, why)
+                           : GW_FAIL(why, GW_ERR_MEMORY, "no memory for a group");
     if (status == GW_OK) {
         status = make_part(end, all, out, why);
     }
-    if (status == GW_OK || request == NULL) { /* else the host may still write into it */
-        free(all);
-    }
-    free(sizes);
+    free(all);
     return status;
 }
 

@@ -473,21 +473,9 @@ static gw_status meet(gw_comm *host, double timeout_seconds, const card *mine, g
 {
     const size_t ranks = host->ranks;
     card *all = calloc(ranks, sizeof *all);
-    size_t *sizes = calloc(2 * ranks, sizeof *sizes);
-    gw_request request = NULL;
-    gw_status status =
-        all != NULL && sizes != NULL ? GW_OK : GW_FAIL(why, GW_ERR_MEMORY, "no memory for a group");
-    for (size_t i = 0; i < ranks && status == GW_OK; i++) {
-        sizes[i] = sizeof *mine;
-        sizes[ranks + i] = i * sizeof *mine;
-    }
-    if (status == GW_OK) {
-        status = host->table->allgatherv(host, mine, sizeof *mine, all, sizes, sizes + ranks,
-                                         &request, why);
-    }
-    if (status == GW_OK) {
-        status = gw_comm_wait(host, request, timeout_seconds, why);
-    }
+    gw_status status = all != NULL
+                           ? gw_comm_gather(host, mine, sizeof *mine, all, timeout_seconds, why)
+                           : GW_FAIL(why, GW_ERR_MEMORY, "no memory for a group");
     for (size_t i = 0; i < ranks && status == GW_OK; i++) {
         all[i].why.text[sizeof all[i].why.text - 1] = 0;
         if (all[i].status != GW_OK) {
@@ -497,10 +485,7 @@ static gw_status meet(gw_comm *host, double timeout_seconds, const card *mine, g
     if (status == GW_OK) {
         *id = all[0].id;
     }
-    if (status != GW_ERR_TIMEOUT) { /* else the host may still write into it */
-        free(all);
-    }
-    free(sizes);
+    free(all);
     return status;
 }
 

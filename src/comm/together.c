@@ -1,4 +1,6 @@
-/* Operations of several users in one message a peer. */
+/* Operations of several users in one message a peer, with one seal behind them. */
+#include "base/hash.h"
+#include "base/little_endian.h"
 #include "base/why.h"
 #include "comm/pieces.h"
 
@@ -21,12 +23,22 @@ struct gw_together {
     uint32_t n_users;
     int under_way;
     gw_request request;
+    uint64_t number; /* of the message; the seal covers it */
     size_t bytes;
     uint8_t *send, *receive;
+    uint32_t *sent;                          /* messages to each peer since the last begin */
     size_t *send_size, *send_at, *size, *at; /* by peer */
 };
 
 /* ---- one message a peer ---- */
+
+enum { SEAL = GW_TOGETHER_SEAL };
+
+static uint64_t seal_of(const gw_together *t, const uint8_t *message, size_t bytes)
+{
+    const int sealed_below = (t->over->table->flags & GW_COMM_SEALED) != 0;
+    return sealed_below ? 0 : gw_hash(message, bytes, t->number);
+}
 
 /* Every user sends the same to all: it stands in the buffer once. */
 static int same_for_all(const gw_together *t)
@@ -46,10 +58,11 @@ static int same_for_all(const gw_together *t)
 static gw_status measure(gw_together *t, int same, gw_why *why)
 {
     const uint32_t own = t->over->rank;
-    size_t sent = 0, received = 0;
+    size_t sent = 0, received = 0; /* without seals */
+    size_t send_at = 0, at = 0;
     for (uint32_t i = 0; i < t->over->ranks; i++) {
-        t->send_at[i] = same ? 0 : sent;
-        t->at[i] = received;
+        t->send_at[i] = same ? 0 : send_at;
+        t->at[i] = at;
         t->send_size[i] = t->size[i] = 0;
         for (uint32_t u = 0; i != own && u < t->n_users; u++) {
             const user *who = &t->users[u];
@@ -58,6 +71,11 @@ static gw_status measure(gw_together *t, int same, gw_why *why)
         }
         sent = same && i != own ? t->send_size[i] : sent + t->send_size[i];
         received += t->size[i];
+        t->send_size[i] += t->send_size[i] != 0 ? SEAL : 0;
+        t->size[i] += t->size[i] != 0 ? SEAL : 0;
+        t->sent[i] += t->send_size[i] != 0;
+        send_at += t->send_size[i];
+        at += t->size[i];
     }
     return sent <= t->bytes && received <= t->bytes
                ? GW_OK
@@ -78,15 +96,26 @@ static void pack(const gw_together *t, int same)
                 to += p->sent;
             }
         }
+        if (t->send_size[i] != 0) {
+            const size_t bytes = t->send_size[i] - SEAL;
+            gw_put_u64(to, seal_of(t, to - bytes, bytes));
+        }
         packed |= i != own;
     }
 }
 
-static void unpack(const gw_together *t)
+static gw_status unpack(const gw_together *t, gw_why *why)
 {
     const uint32_t own = t->over->rank;
     for (uint32_t i = 0; i < t->over->ranks; i++) {
         const uint8_t *from = t->receive + t->at[i];
+        const size_t bytes = t->size[i] != 0 ? t->size[i] - SEAL : 0;
+        if (bytes != 0 && gw_get_u64(from + bytes) != seal_of(t, from, bytes)) {
+            return GW_FAIL(why, GW_ERR_CHECKSUM,
+                           "a message of member %u (%zu bytes, of several layers) was changed on "
+                           "its way",
+                           i, bytes);
+        }
         for (uint32_t u = 0; i != own && u < t->n_users; u++) {
             const gw_piece *p = &t->users[u].pieces[i];
             if (t->users[u].state == POSTED && p->received != 0) {
@@ -95,6 +124,7 @@ static void unpack(const gw_together *t)
             }
         }
     }
+    return GW_OK;
 }
 
 /* If nobody is missing. */
@@ -111,6 +141,7 @@ static gw_status set_out(gw_together *t, gw_why *why)
         return GW_OK;
     }
     const int same = same_for_all(t);
+    t->number++;
     gw_status status = measure(t, same, why);
     if (status == GW_OK) {
         pack(t, same);
@@ -192,7 +223,7 @@ static gw_status test(gw_comm *comm, gw_request request, int *done, gw_why *why)
         t->under_way = status == GW_OK && !arrived;
     }
     if (status == GW_OK && arrived) {
-        unpack(t);
+        status = unpack(t, why);
         for (uint32_t u = 0; u < t->n_users; u++) {
             t->users[u].state = t->users[u].state == POSTED ? DONE : t->users[u].state;
         }
@@ -204,6 +235,7 @@ static gw_status test(gw_comm *comm, gw_request request, int *done, gw_why *why)
 
 static const gw_comm_table table = {
     .size = sizeof table,
+    .flags = GW_COMM_SEALED,
     .name = "together",
     .allgatherv = allgatherv,
     .alltoallv = alltoallv,
@@ -225,15 +257,16 @@ gw_status gw_together_create(gw_comm *over, uint32_t users, size_t bytes, gw_tog
         *t = (gw_together){.over = over, .n_users = users, .bytes = bytes};
         t->users = calloc(users, sizeof *t->users);
         t->pieces = calloc(users * ranks, sizeof *t->pieces);
-        t->send = malloc(2 * bytes + 1);
+        t->send = malloc(2 * (bytes + SEAL * ranks));
         t->send_size = calloc(4 * ranks, sizeof *t->send_size);
+        t->sent = calloc(ranks, sizeof *t->sent);
     }
     if (t == NULL || t->users == NULL || t->pieces == NULL || t->send == NULL ||
-        t->send_size == NULL) {
+        t->send_size == NULL || t->sent == NULL) {
         gw_together_destroy(t);
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for messages that go together");
     }
-    t->receive = t->send + bytes;
+    t->receive = t->send + bytes + SEAL * ranks;
     t->send_at = t->send_size + ranks;
     t->size = t->send_at + ranks;
     t->at = t->size + ranks;
@@ -251,6 +284,7 @@ void gw_together_destroy(gw_together *t)
         free(t->pieces);
         free(t->send);
         free(t->send_size);
+        free(t->sent);
         free(t);
     }
 }
@@ -260,6 +294,12 @@ void gw_together_begin(gw_together *t)
     for (uint32_t u = 0; u < t->n_users; u++) {
         t->users[u].state = FREE;
     }
+    memset(t->sent, 0, t->over->ranks * sizeof *t->sent);
+}
+
+uint32_t gw_together_sent(const gw_together *t, uint32_t member)
+{
+    return t != NULL && member < t->over->ranks ? t->sent[member] : 0;
 }
 
 gw_comm *gw_together_comm(gw_together *t, uint32_t number)

@@ -19,22 +19,20 @@ static gw_status fail_all(gw_step *s, gw_status status, gw_why *why)
     return status;
 }
 
-static gw_status post(gw_step_adapt *a, const void *own, size_t bytes, void *all, gw_why *why)
+static gw_status post(gw_step_adapt *a, const void *own, size_t bytes, gw_why *why)
 {
-    gw_comm *comm = a->step->side;
-    for (uint32_t i = 0; i < comm->ranks; i++) {
-        a->sizes[i] = bytes;
-        a->sizes[comm->ranks + i] = i * bytes;
-    }
-    const gw_status status = comm->table->allgatherv(comm, own, bytes, all, a->sizes,
-                                                     a->sizes + comm->ranks, &a->request, why);
+    const gw_status status = gw_gather_post(a->step->side, own, bytes, a->room, &a->request, why);
     return status == GW_OK ? status : fail_all(a->step, status, why);
 }
 
-static gw_status arrive(gw_step_adapt *a, gw_why *why)
+static gw_status arrive(gw_step_adapt *a, size_t bytes, void *all, gw_why *why)
 {
-    const gw_status status = gw_comm_wait(a->step->side, a->request, a->step->config.timeout, why);
+    gw_comm *comm = a->step->side;
+    gw_status status = gw_comm_wait(comm, a->request, a->step->config.timeout, why);
     a->request = NULL;
+    if (status == GW_OK) {
+        status = gw_gather_take(comm, a->room, bytes, all, why);
+    }
     return status == GW_OK ? status : fail_all(a->step, status, why);
 }
 
@@ -62,7 +60,7 @@ gw_status gw_step_adapt_send(gw_step_adapt *a, gw_why *why)
 {
     a->waited |= (uint32_t)gw_step_adapt_idle(a);
     a->own[GW_TABLE_WAITED] = a->waited;
-    return post(a, a->own, a->table * sizeof *a->own, a->all, why);
+    return post(a, a->own, a->table * sizeof *a->own, why);
 }
 
 /* Means over ranks, summed in their order. */
@@ -70,7 +68,7 @@ gw_status gw_step_adapt_take(gw_step_adapt *a, gw_why *why)
 {
     gw_status status =
         a->request == NULL ? gw_step_adapt_send(a, why) : GW_OK; /* resumed in between */
-    status = status == GW_OK ? arrive(a, why) : status;
+    status = status == GW_OK ? arrive(a, a->table * sizeof *a->own, a->all, why) : status;
     if (status != GW_OK) {
         return status;
     }
@@ -102,8 +100,8 @@ gw_status gw_step_adapt_compare(gw_step_adapt *a, uint64_t checksum, gw_why *why
     own[SAID_WAITED] = a->waited;
     own[SAID_SECONDS] = a->next.solve_seconds;
     memcpy(own + SAID_MORE, a->more, sizeof a->more);
-    gw_status status = post(a, own, sizeof own, a->said, why);
-    status = status == GW_OK ? arrive(a, why) : status;
+    gw_status status = post(a, own, sizeof own, why);
+    status = status == GW_OK ? arrive(a, sizeof own, a->said, why) : status;
     for (uint32_t r = 0; r < comm->ranks && status == GW_OK; r++) {
         const double *said = a->said + (size_t)r * SAID;
         uint64_t theirs, first;
@@ -240,7 +238,7 @@ void gw_step_adapt_end(gw_step *s)
     }
     void *const all[] = {
         a->layers,   a->place_of,       a->own,          a->all,           a->mean,
-        a->norms,    a->sizes,          a->chosen,       a->said,          a->families,
+        a->norms,    a->room,           a->chosen,       a->said,          a->families,
         a->schedule, a->workspace.data, a->trial.values, a->trial.payload, a->trial.workspace.data};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         free(all[i]);

@@ -51,7 +51,7 @@ typedef struct gw_step_adapt {
     size_t table; /* numbers of one */
     double *own, *all, *mean;
     double *norms; /* of the last period, of each layer; 0: none */
-    size_t *sizes; /* ranks, and as many offsets */
+    void *room;    /* of a gather */
     int live;      /* a period is under way that was begun at its first step */
     gw_request request;
     uint32_t *chosen; /* levels that will bind */

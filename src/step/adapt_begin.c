@@ -9,7 +9,8 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { SEAL = 8, LENGTH = 8 }; /* bytes that a payload on its way has besides */
+/* Bytes next to a payload on its way; and to each other member, next to numbers. */
+enum { SEAL = 8, LENGTH = 16, NUMBERS_SEALS = 16 };
 
 /* ---- a layer's levels ---- */
 
@@ -51,13 +52,18 @@ static uint64_t payloads_of(const gw_program *p, const gw_operand *bundle)
 /* Seals and lengths of what rank 0 sends. */
 static uint64_t headers(const gw_program *p, const gw_params *level)
 {
-    const uint64_t each =
-        (gw_params_flags(level) & GW_CODEC_FIXED_SIZE) != 0 ? SEAL : SEAL + LENGTH;
+    const int fixed = level->codec != NULL && (gw_params_flags(level) & GW_CODEC_FIXED_SIZE) != 0;
+    const uint64_t each = fixed ? SEAL : SEAL + LENGTH;
     uint64_t bytes = 0;
     for (uint32_t i = 0; i < p->n_moves; i++) {
         const gw_move *m = &p->move[i];
         const uint64_t size = m->group.size;
-        if (m->before.kind == GW_OPERAND_BUNDLE && m->step.level != 0 && size > 1) {
+        if (m->step.level == 0 || size < 2) {
+            continue;
+        }
+        if (m->before.kind == GW_OPERAND_DENSE || m->before.kind == GW_OPERAND_NUMBERS) {
+            bytes += NUMBERS_SEALS * (size - 1);
+        } else if (m->before.kind == GW_OPERAND_BUNDLE) {
             const uint64_t n = payloads_of(p, &m->before);
             const int scattered = m->after.range.count < m->before.range.count;
             bytes += each * (scattered ? n - (n + size - 1) / size : n * (size - 1));
@@ -91,7 +97,7 @@ gw_status gw_step_bytes_sent(const gw_step *s, const gw_layer *l, const gw_param
         status = gw_route_compile(route, &job, &program, why);
         if (status == GW_OK) {
             *bytes += program.sent[GW_LINK_INTRA] + program.sent[GW_LINK_INTER];
-            *bytes += coded ? headers(&program, level) : 0;
+            *bytes += headers(&program, level);
         }
         if (!rounds) {
             break;
@@ -262,10 +268,10 @@ static gw_status allocate(gw_step_adapt *a, gw_why *why)
     a->all = calloc(ranks * a->table, sizeof *a->all);
     a->norms = calloc(a->n, sizeof *a->norms);
     a->chosen = calloc(a->n, sizeof *a->chosen);
-    a->sizes = calloc(2 * ranks, sizeof *a->sizes);
+    a->room = malloc(gw_gather_room(a->step->config.comm, (a->table + 8) * sizeof *a->own));
     a->said = calloc(8 * ranks, sizeof *a->said);
     return a->own != NULL && a->mean != NULL && a->all != NULL && a->norms != NULL &&
-                   a->chosen != NULL && a->sizes != NULL && a->said != NULL
+                   a->chosen != NULL && a->room != NULL && a->said != NULL
                ? GW_OK
                : GW_FAIL(why, GW_ERR_MEMORY, "no memory for tables of errors");
 }

@@ -11,21 +11,8 @@
 static gw_status gather(gw_step *s, gw_comm *comm, const void *own, size_t bytes, void *all,
                         gw_why *why)
 {
-    size_t *sizes = calloc(2 * (size_t)comm->ranks, sizeof *sizes);
-    gw_request request = NULL;
-    if (sizes == NULL) {
-        return GW_FAIL(why, GW_ERR_MEMORY, "no memory to compare plans");
-    }
-    for (uint32_t i = 0; i < comm->ranks; i++) {
-        sizes[i] = bytes;
-        sizes[comm->ranks + i] = i * bytes;
-    }
     gw_why reason = {""};
-    gw_status status = comm->table->allgatherv(comm, own, bytes, all, sizes, sizes + comm->ranks,
-                                               &request, &reason);
-    if (status == GW_OK) {
-        status = gw_comm_wait(comm, request, s->config.timeout, &reason);
-    }
+    const gw_status status = gw_comm_gather(comm, own, bytes, all, s->config.timeout, &reason);
     if (status != GW_OK) {
         gw_why said;
         (void)gw_fail(&said, status, "comparing plans: %.200s",
@@ -34,7 +21,6 @@ static gw_status gather(gw_step *s, gw_comm *comm, const void *own, size_t bytes
         gw_step_fail(s, status, &said);
         (void)gw_fail(why, status, "%s", said.text);
     }
-    free(sizes);
     return status;
 }
 
@@ -77,8 +63,9 @@ gw_status gw_step_compare_numbers(gw_step *s, gw_comm *comm,
 gw_status gw_step_compare_config(gw_step *s, gw_why *why)
 {
     static const char *const names[] = {
-        "library version", "seed", "lanes",          "piece",   "fuse_below",
-        "ranks_per_node",  "sum",  "all_or_nothing", "sharded", "device comms:"};
+        "library version", "seed",           "lanes",        "piece",
+        "fuse_below",      "ranks_per_node", "sum",          "all_or_nothing",
+        "sharded",         "device comms:",  "sealed comms:"};
     const gw_step_config *c = &s->config;
     const uint64_t numbers[GW_STEP_NUMBERS] = {gw_version(),
                                                c->seed,
@@ -89,8 +76,9 @@ gw_status gw_step_compare_config(gw_step *s, gw_why *why)
                                                (uint64_t)c->sum,
                                                (uint64_t)c->all_or_nothing,
                                                (uint64_t)c->sharded,
-                                               c->device_comm != NULL};
-    return gw_step_compare_numbers(s, c->comm, numbers, names, 10, why);
+                                               c->device_comm != NULL,
+                                               (c->comm->table->flags & GW_COMM_SEALED) != 0};
+    return gw_step_compare_numbers(s, c->comm, numbers, names, 11, why);
 }
 
 /* ---- layers, in words ---- */

@@ -257,13 +257,8 @@ static gw_status send_window(gw_step_auto *u, uint64_t number, gw_why *why)
     say[GW_SAY_TOLD] = u->told != 0;
     say[GW_SAY_BAD] = u->bad;
     memcpy(say + GW_SAY_SKETCH, &u->watching, sizeof u->watching);
-    size_t *sizes = u->said_sizes + 2 * (size_t)comm->ranks;
-    for (uint32_t i = 0; i < comm->ranks; i++) {
-        sizes[i] = sizeof u->say;
-        sizes[comm->ranks + i] = i * sizeof u->say;
-    }
-    const gw_status status = comm->table->allgatherv(comm, say, sizeof u->say, u->said, sizes,
-                                                     sizes + comm->ranks, &u->request, why);
+    const gw_status status =
+        gw_gather_post(comm, say, sizeof u->say, u->said_room, &u->request, why);
     if (status != GW_OK) {
         const gw_why said = *why;
         gw_step_fail(s, status, &said);
@@ -312,8 +307,11 @@ static gw_auto_seen sum_up_window(gw_step_auto *u)
 static gw_status take_window(gw_step_auto *u, gw_auto_seen *seen, int *reason, gw_why *why)
 {
     gw_step *s = u->step;
-    const gw_status status = gw_comm_wait(s->side, u->request, s->config.timeout, why);
+    gw_status status = gw_comm_wait(s->side, u->request, s->config.timeout, why);
     u->request = NULL;
+    if (status == GW_OK) {
+        status = gw_gather_take(s->side, u->said_room, sizeof u->say, u->said, why);
+    }
     if (status != GW_OK) {
         const gw_why said = *why;
         gw_step_fail(s, status, &said);
@@ -450,10 +448,10 @@ void gw_step_auto_end(gw_step_auto *u)
     if (u->request != NULL && u->step->status == GW_OK) { /* others may still read what is freed */
         (void)gw_comm_wait(u->step->side, u->request, u->step->config.timeout, NULL);
     }
-    void *const all[] = {u->ways,    u->chosen,     u->riskier,  u->table,       u->posted,
-                         u->sorted,  u->tensors,    u->place_of, u->ready,       u->asked,
-                         u->entries, u->codecs,     u->probe,    u->probe_sizes, u->probe_said,
-                         u->said,    u->said_sizes, u->levels,   u->errors};
+    void *const all[] = {u->ways,    u->chosen,    u->riskier,  u->table,       u->posted,
+                         u->sorted,  u->tensors,   u->place_of, u->ready,       u->asked,
+                         u->entries, u->codecs,    u->probe,    u->probe_sizes, u->probe_said,
+                         u->said,    u->said_room, u->room,     u->levels,      u->errors};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         free(all[i]);
     }

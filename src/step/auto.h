@@ -18,6 +18,8 @@
 
 #define GW_AUTO_LEAST_ALPHA 0.0625
 enum { GW_AUTO_CODECS = 3 * GW_AUTO_FAMILIES };
+/* Sizes at which a codec is measured, and the most numbers that a rank tells the others in one message. */
+enum { GW_AUTO_POINTS = 3, GW_AUTO_MOST_NUMBERS = 2 * GW_AUTO_POINTS * GW_AUTO_CODECS + 1 };
 enum {
     GW_AUTO_WINDOW = 10, /* steps that are watched together */
     GW_AUTO_SHARES = 5,  /* window of a full round */
@@ -154,8 +156,8 @@ typedef struct gw_step_auto {
     uint32_t told;
     gw_auto_sketch watching;
     double say[GW_SAY], *said;
-    size_t *said_sizes;
-    gw_request request; /* of a window that ended */
+    void *said_room, *room; /* of gathers: of a window's numbers, and of all else */
+    gw_request request;     /* of a window that ended */
     uint64_t said_at;
     double said_predicted;
     int stale;

@@ -271,12 +271,13 @@ static gw_status allocate(gw_step_auto *u, gw_why *why)
     u->asked = calloc(2 * known + 1, sizeof *u->asked);
     u->entries = calloc(2 * known + 1, sizeof *u->entries);
     u->said = calloc(ranks * GW_SAY, sizeof *u->said);
-    u->said_sizes = calloc(4 * ranks, sizeof *u->said_sizes);
+    u->said_room = malloc(gw_gather_room(u->step->config.comm, sizeof u->say));
+    u->room = malloc(gw_gather_room(u->step->config.comm, GW_AUTO_MOST_NUMBERS * sizeof(double)));
     return u->ways != NULL && u->chosen != NULL && u->riskier != NULL && u->table != NULL &&
                    u->posted != NULL && u->sorted != NULL && u->tensors != NULL &&
                    u->place_of != NULL && u->ready != NULL && u->asked != NULL &&
                    u->levels != NULL && u->errors != NULL && u->entries != NULL &&
-                   u->said != NULL && u->said_sizes != NULL
+                   u->said != NULL && u->said_room != NULL && u->room != NULL
                ? GW_OK
                : GW_FAIL(why, GW_ERR_MEMORY, "no memory for auto");
 }

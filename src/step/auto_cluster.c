@@ -16,14 +16,12 @@ gw_status gw_auto_gather(gw_step_auto *u, const void *own, size_t bytes, void *a
     gw_step *s = u->step;
     gw_comm *comm = s->side;
     gw_request request = NULL;
-    for (uint32_t i = 0; i < comm->ranks; i++) {
-        u->said_sizes[i] = bytes;
-        u->said_sizes[comm->ranks + i] = i * bytes;
-    }
-    gw_status status = comm->table->allgatherv(comm, own, bytes, all, u->said_sizes,
-                                               u->said_sizes + comm->ranks, &request, why);
+    gw_status status = gw_gather_post(comm, own, bytes, u->room, &request, why);
     if (status == GW_OK) {
         status = gw_comm_wait(comm, request, s->config.timeout, why);
+    }
+    if (status == GW_OK) {
+        status = gw_gather_take(comm, u->room, bytes, all, why);
     }
     if (status != GW_OK) {
         const gw_why said = *why;
@@ -34,8 +32,7 @@ gw_status gw_auto_gather(gw_step_auto *u, const void *own, size_t bytes, void *a
 
 /* ---- coding ---- */
 
-enum { POINTS = 3 };
-static const size_t SIZES[POINTS] = {1024, 32 * 1024, 256 * 1024};
+static const size_t SIZES[GW_AUTO_POINTS] = {1024, 32 * 1024, 256 * 1024};
 static const double LONG_ENOUGH = 0.004; /* seconds of one measurement */
 
 typedef struct coder {
@@ -49,7 +46,7 @@ typedef struct coder {
 
 static gw_status open_coder(coder *c, const gw_params *params, gw_why *why)
 {
-    const size_t most = SIZES[POINTS - 1];
+    const size_t most = SIZES[GW_AUTO_POINTS - 1];
     size_t bytes = 0;
     *c = (coder){.params = *params,
                  .feedback = (gw_params_flags(params) & GW_CODEC_WANTS_FEEDBACK) != 0};
@@ -110,11 +107,12 @@ static gw_status time_coding(coder *c, size_t n, int decodes, double *seconds, g
     return status;
 }
 
-static gw_status measure_spec(const gw_params *params, double seconds[2 * POINTS], gw_why *why)
+static gw_status measure_spec(const gw_params *params, double seconds[2 * GW_AUTO_POINTS],
+                              gw_why *why)
 {
     coder c;
     gw_status status = open_coder(&c, params, why);
-    for (int i = 0; i < 2 * POINTS && status == GW_OK; i++) {
+    for (int i = 0; i < 2 * GW_AUTO_POINTS && status == GW_OK; i++) {
         status = time_coding(&c, SIZES[i / 2], i % 2, &seconds[i], why);
     }
     close_coder(&c);
@@ -232,10 +230,11 @@ gw_status gw_auto_cluster_open(gw_step_auto *u, const gw_cluster *given, gw_why 
     u->codecs = calloc(u->cluster.n_codecs + 1, sizeof *u->codecs);
     u->probe = calloc(2, MOST_PROBE + 64 * (size_t)ranks);
     u->probe_sizes = calloc(2 * (size_t)ranks, sizeof *u->probe_sizes);
-    u->probe_said = calloc((size_t)ranks * (2 * POINTS * GW_AUTO_CODECS + 1), sizeof(double));
+    u->probe_said = calloc((size_t)ranks * GW_AUTO_MOST_NUMBERS, sizeof(double));
     if (u->codecs == NULL || u->probe == NULL || u->probe_sizes == NULL || u->probe_said == NULL) {
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory to measure links");
     }
+    memset(u->probe, 0x5A, MOST_PROBE + 64 * (size_t)ranks); /* what every probe sends */
     if (given != NULL) {
         memcpy(u->codecs, given->codecs, given->n_codecs * sizeof *u->codecs);
     }
@@ -245,7 +244,7 @@ gw_status gw_auto_cluster_open(gw_step_auto *u, const gw_cluster *given, gw_why 
 
 gw_status gw_auto_cluster_codecs(gw_step_auto *u, gw_why *why)
 {
-    enum { WIDTH = 2 * POINTS };
+    enum { WIDTH = 2 * GW_AUTO_POINTS };
     const uint32_t ranks = u->step->config.comm->ranks;
     gw_params coded[GW_AUTO_CODECS];
     const size_t n = list_coded(u, coded), numbers = n * WIDTH + 1;
@@ -269,8 +268,8 @@ gw_status gw_auto_cluster_codecs(gw_step_auto *u, gw_why *why)
     for (size_t i = 0; i < n; i++) {
         gw_codec_cost *c = &u->codecs[i];
         *c = (gw_codec_cost){.params = coded[i], .device = GW_DEVICE_CPU};
-        c->encode.n = c->decode.n = POINTS;
-        for (int k = 0; k < POINTS; k++) {
+        c->encode.n = c->decode.n = GW_AUTO_POINTS;
+        for (int k = 0; k < GW_AUTO_POINTS; k++) {
             const double bytes = 4 * (double)SIZES[k];
             c->encode.point[k] =
                 (gw_cost_point){.bytes = bytes, .seconds = own[i * WIDTH + 2 * (size_t)k]};
@@ -336,6 +335,13 @@ static gw_status exchange(gw_step_auto *u, gw_comm *comm, size_t piece, double o
     }
     own[0] = gw_step_now() - begin;
     own[1] = spent_here() - spent;
+    for (uint32_t i = 0; i < comm->ranks && status == GW_OK; i++) { /* all ranks send the same */
+        if (sizes[i] != 0 && memcmp(receive + at[i], u->probe, piece) != 0) {
+            status =
+                GW_FAIL(why, GW_ERR_CHECKSUM,
+                        "a message that measures the link was changed on its way from rank %u", i);
+        }
+    }
     if (status != GW_OK) {
         const gw_why said = *why;
         gw_step_fail(u->step, status, &said);

@@ -344,6 +344,21 @@ static gw_status progress_convoy(gw_step *s, const gw_step_lane *lane, gw_convoy
     return status;
 }
 
+/* Seals of the convoy's messages are counted as its first layer's. */
+static gw_status count_seals(gw_step *s, const gw_convoy *c)
+{
+    const uint32_t k = s->config.ranks_per_node, own = s->config.comm->rank;
+    gw_layer *first = &s->layers[s->convoyed[c->first]];
+    (void)pthread_mutex_lock(&s->lock);
+    for (uint32_t i = 0; i < s->config.comm->ranks; i++) {
+        const int link = k != 0 && i / k == own / k ? GW_LINK_INTRA : GW_LINK_INTER;
+        first->stats.bytes_sent[link] +=
+            (uint64_t)GW_TOGETHER_SEAL * gw_together_sent(c->messages, i);
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return GW_OK;
+}
+
 gw_status gw_task_progress(gw_step *s, const gw_step_lane *lane, int *done, int *moved, gw_why *why)
 {
     const gw_task *t = &s->tasks[lane->task];
@@ -355,7 +370,7 @@ gw_status gw_task_progress(gw_step *s, const gw_step_lane *lane, int *done, int 
 gw_status gw_task_end(gw_step *s, const gw_step_lane *lane, const gw_task *t, gw_why *why)
 {
     return t->fusion != UINT32_MAX   ? end_fusion(s, lane, &s->fusions[t->fusion], why)
-           : t->convoy != UINT32_MAX ? GW_OK
+           : t->convoy != UINT32_MAX ? count_seals(s, &s->convoys[t->convoy])
                                      : end_piece(s, lane, t->layer, t->exchange, why);
 }
 

@@ -2,6 +2,7 @@
  * what is left before it is used. Layout and rules: docs/wire-format.md, sections 1 and 2. */
 #include <gradwire/frame.h>
 
+#include "base/hash.h"
 #include "base/little_endian.h"
 #include "base/name.h"
 #include "base/why.h"
@@ -13,6 +14,11 @@ enum { HEADER = 64, ENTRY = 40, HASH_AT = 56 };
 static const uint8_t magic[4] = {0x47, 0x57, 0x46, 0x1A};
 static const uint64_t max_count = (uint64_t)1 << 48;
 static const uint64_t max_header = (uint64_t)1 << 31;
+
+uint64_t gw_payload_hash(const void *payload, size_t bytes, uint64_t seed)
+{
+    return gw_hash(payload, bytes, seed);
+}
 
 static uint64_t align8(uint64_t n)
 {

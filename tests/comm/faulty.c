@@ -7,7 +7,9 @@
 /* Shared by the groups that one was split into. */
 typedef struct plan {
     fault fault;
+    const gw_comm_table *table;
     uint64_t next;
+    int struck;
     unsigned groups;
     struct operation *under_way;
 } plan;
@@ -153,6 +155,7 @@ static gw_status test(gw_comm *comm, gw_request request, int *done, gw_why *why)
     gw_status status = f->inner->table->test(f->inner, op->inner, done, why);
     if (status == GW_OK && *done && op->fault.kind == FAULT_CORRUPT && op->spoilt != NULL) {
         *op->spoilt ^= 0x40;
+        f->plan->struck = 1;
     }
     if (status == GW_OK && *done && op->fault.kind == FAULT_FAIL) {
         status = GW_ERR_SYSTEM;
@@ -211,19 +214,15 @@ static void describe(gw_comm *comm, gw_request request, char *text, size_t size)
     f->inner->table->describe(f->inner, op->inner, text, size);
 }
 
-static const gw_comm_table table = {
-    .size = sizeof(gw_comm_table),
-    .name = "faulty",
-    .allgatherv = allgatherv,
-    .alltoallv = alltoallv,
-    .broadcast = broadcast,
-    .barrier = barrier,
-    .test = test,
-    .split = split,
-    .abort = give_up,
-    .close = close_all,
-    .describe = describe,
-};
+#define FAULTY_TABLE(flags_)                                                                       \
+    {                                                                                              \
+        .size = sizeof(gw_comm_table), .flags = (flags_), .name = "faulty",                        \
+        .allgatherv = allgatherv, .alltoallv = alltoallv, .broadcast = broadcast,                  \
+        .barrier = barrier, .test = test, .split = split, .abort = give_up, .close = close_all,    \
+        .describe = describe,                                                                      \
+    }
+static const gw_comm_table table = FAULTY_TABLE(0);
+static const gw_comm_table table_unsealed = FAULTY_TABLE(GW_COMM_SEALED);
 
 static gw_comm *wrap(gw_comm *inner, plan *shared)
 {
@@ -232,22 +231,38 @@ static gw_comm *wrap(gw_comm *inner, plan *shared)
         return NULL;
     }
     shared->groups++;
-    *f = (faulty){{&table, inner->rank, inner->ranks}, inner, shared};
+    *f = (faulty){{shared->table, inner->rank, inner->ranks}, inner, shared};
     return &f->comm;
 }
 
-gw_comm *faulty_wrap(gw_comm *inner, fault planned)
+static gw_comm *wrap_as(gw_comm *inner, fault planned, const gw_comm_table *as)
 {
     plan *p = calloc(1, sizeof *p);
     if (p == NULL) {
         return NULL;
     }
     p->fault = planned;
+    p->table = as;
     gw_comm *wrapped = wrap(inner, p);
     if (wrapped == NULL) {
         free(p);
     }
     return wrapped;
+}
+
+gw_comm *faulty_wrap(gw_comm *inner, fault planned)
+{
+    return wrap_as(inner, planned, &table);
+}
+
+gw_comm *faulty_wrap_unsealed(gw_comm *inner, fault planned)
+{
+    return wrap_as(inner, planned, &table_unsealed);
+}
+
+int faulty_struck(const gw_comm *comm)
+{
+    return ((const faulty *)comm)->plan->struck;
 }
 
 uint64_t faulty_operations(const gw_comm *comm)

@@ -23,6 +23,10 @@ typedef struct fault {
 
 /* Takes `inner` over: closing the new one closes it. NULL: no memory. */
 gw_comm *faulty_wrap(gw_comm *inner, fault planned);
+/* The same, with GW_COMM_SEALED: it says that it notices changed bytes, and does not. On all ranks or on none. */
+gw_comm *faulty_wrap_unsealed(gw_comm *inner, fault planned);
+/* 1: a FAULT_CORRUPT has changed a byte. */
+int faulty_struck(const gw_comm *comm);
 /* Operations begun so far: to place a fault in the middle of something. */
 uint64_t faulty_operations(const gw_comm *comm);
 

@@ -1,35 +1,11 @@
-/* Messages that a host carries. The host of this test copies bytes between ranks of one process: a message waits
- * until its other end is there, as in a network, and messages of one pair and tag keep their order. */
-#define _POSIX_C_SOURCE 200809L
+/* Messages that a host carries (hosts.h). */
 #include "comm/exchange.h"
+#include "comm/hosts.h"
 #include "support/check.h"
 
-#include <gradwire/hosted.h>
-
-#include <assert.h>
-#include <pthread.h>
-
-enum { PATIENCE = 60, MOST = 7, MESSAGES = 4096 };
-
-typedef struct parcel {
-    uint32_t from, to, tag;
-    int incoming, open;
-    void *data;
-    size_t bytes;
-    gw_hosted *host;
-    void *id;
-    uint32_t *left; /* messages of its operation */
-} parcel;
-
-typedef struct office {
-    pthread_mutex_t lock;
-    parcel waiting[MESSAGES];
-    uint32_t n; /* those before are there, open or through */
-} office;
+enum { PATIENCE = 60, MOST = HOSTS_MOST };
 
 typedef struct rank_of {
-    office *post;
-    gw_hosted *host;
     gw_comm *comm;
     uint32_t rank;
     char said[512];
@@ -44,106 +20,24 @@ typedef struct rank_of {
         }                                                                                          \
     } while (0)
 
-static void through(parcel *p)
+static void rank_main(uint32_t rank, gw_comm *comm, void *arg)
 {
-    p->open = 0;
-    if (--*p->left == 0) {
-        free(p->left);
-        (void)gw_hosted_done(p->host, p->id, GW_OK, NULL);
-    }
-}
-
-static void deliver(office *o, parcel *in)
-{
-    for (uint32_t i = 0; i < o->n; i++) {
-        parcel *p = &o->waiting[i];
-        if (p->open && p->incoming != in->incoming && p->from == in->from && p->to == in->to &&
-            p->tag == in->tag) {
-            assert(p->bytes == in->bytes);
-            memcpy(p->incoming ? p->data : in->data, p->incoming ? in->data : p->data, p->bytes);
-            through(p);
-            through(in);
-            return;
-        }
-    }
-    while (o->n > 0 && !o->waiting[o->n - 1].open) { /* only the last ones make room */
-        o->n--;
-    }
-    assert(o->n < MESSAGES);
-    o->waiting[o->n++] = *in;
-}
-
-static void *carry(void *arg)
-{
-    rank_of *r = arg;
-    gw_hosted_work work;
-    gw_why why = {""};
-    gw_status status = GW_OK;
-    while ((status = gw_hosted_take(r->host, &work, &why)) == GW_OK || status == GW_ERR_PEER) {
-        if (status == GW_ERR_PEER) {
-            continue;
-        }
-        uint32_t *left = malloc(sizeof *left);
-        assert(left != NULL && work.n_messages != 0);
-        *left = work.n_messages;
-        (void)pthread_mutex_lock(&r->post->lock);
-        const uint32_t n = work.n_messages; /* the work is gone with its last message */
-        gw_hosted_message messages[2 * MOST];
-        memcpy(messages, work.messages, n * sizeof *messages);
-        for (uint32_t i = 0; i < n; i++) {
-            const gw_hosted_message *m = &messages[i];
-            parcel p = {m->incoming ? m->peer : r->rank,
-                        m->incoming ? r->rank : m->peer,
-                        work.tag,
-                        (int)m->incoming,
-                        1,
-                        m->data,
-                        m->bytes,
-                        r->host,
-                        work.id,
-                        left};
-            deliver(r->post, &p);
-        }
-        (void)pthread_mutex_unlock(&r->post->lock);
-    }
-    return NULL;
-}
-
-static void *rank_main(void *arg)
-{
-    rank_of *r = arg;
+    rank_of *r = (rank_of *)arg + rank;
+    r->rank = rank;
+    r->comm = comm;
     r->run(r);
-    return NULL;
 }
 
 static void run(uint32_t n, void (*function)(rank_of *rank))
 {
-    static office post;
-    static rank_of ranks[MOST];
-    pthread_t threads[MOST], carriers[MOST];
-    memset(&post, 0, sizeof post);
-    assert_int_equal(pthread_mutex_init(&post.lock, NULL), 0);
+    rank_of ranks[MOST];
     for (uint32_t i = 0; i < n; i++) {
-        gw_why why = {""};
-        ranks[i] = (rank_of){.post = &post, .rank = i, .run = function};
-        CHECK(gw_hosted_create(i, n, &ranks[i].host, &why) == GW_OK, "%s", why.text);
-        ranks[i].comm = gw_hosted_comm(ranks[i].host);
-        assert_int_equal(pthread_create(&carriers[i], NULL, carry, &ranks[i]), 0);
+        ranks[i] = (rank_of){.run = function};
     }
+    hosts_run(n, rank_main, ranks);
     for (uint32_t i = 0; i < n; i++) {
-        assert_int_equal(pthread_create(&threads[i], NULL, rank_main, &ranks[i]), 0);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        assert_int_equal(pthread_join(threads[i], NULL), 0);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        gw_hosted_stop(ranks[i].host);
-        assert_int_equal(pthread_join(carriers[i], NULL), 0);
-        assert_int_equal(gw_hosted_under_way(ranks[i].host), 0);
-        assert_int_equal(gw_hosted_destroy(ranks[i].host), GW_OK);
         CHECK(ranks[i].said[0] == 0, "%u ranks, rank %u: %s", n, i, ranks[i].said);
     }
-    (void)pthread_mutex_destroy(&post.lock);
 }
 
 static void many(rank_of *r, gw_comm *comm)

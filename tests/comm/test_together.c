@@ -115,6 +115,17 @@ static void not_a_byte_more(void **state)
                 }
             }
         }
+        for (uint32_t to = 0; to < 4; to++) { /* and a seal behind every message */
+            for (uint32_t i = 0; i < 4; i++) {
+                size_t bytes = 0;
+                for (uint32_t u = 0; u < USERS; u++) {
+                    exchange x = {.kind = kind_of(u, i, 0), .number = 100 * u + i};
+                    x.root = x.number % 4;
+                    bytes += to != from && i < operations_of(u) ? exchange_size(&x, from, to) : 0;
+                }
+                want += bytes != 0 ? GW_TOGETHER_SEAL : 0;
+            }
+        }
         assert_int_equal(sent[from][0] + sent[from][1], want);
     }
 }

@@ -11,6 +11,7 @@ typedef struct job {
     const char *spec, *route;
     uint64_t elements;
     int own_thread, stops;
+    int unsealed; /* seals are off, so that a lie comes as far as the check behind them */
     gw_status at_odd[3], elsewhere[3]; /* one of these */
     const char *words;                 /* in the odd one's error, if any */
     uint64_t begun;                    /* operations of a rank before the bad step */
@@ -78,13 +79,11 @@ static void fault_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     steps s;
     steps_layer layers[3];
     gw_why why = {""};
-    gw_comm *wrapped = comm;
-    if (rank == ODD) {
-        fault planned = j->fault;
-        planned.operation += j->begun;
-        wrapped = faulty_wrap(comm, planned);
-        RANK_TRUE(wrapped != NULL, "no memory");
-    }
+    fault planned = rank == ODD ? j->fault : (fault){FAULT_NONE, 0, 0};
+    planned.operation += j->begun;
+    gw_comm *wrapped =
+        j->unsealed ? faulty_wrap_unsealed(comm, planned) : faulty_wrap(comm, planned);
+    RANK_TRUE(wrapped != NULL, "no memory");
     const gw_step_config config = {
         .comm = wrapped, .lanes = 1, .timeout = j->stops ? 1 : 60, .own_thread = j->own_thread};
     steps_open(&s, &config, layers, layers_of(j, layers));
@@ -104,15 +103,17 @@ static void fault_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     }
     ranks_meet(all);
     steps_close(&s);
-    if (rank == ODD) {
-        wrapped->table->close(wrapped);
-    }
+    wrapped->table->close(wrapped);
 }
+
+/* Of a step: layer 0 takes one operation and layer 1 six (two rounds of two, and their seals). */
+enum { OF_LAYER_2 = 7, SEALS_OF_LAYER_1 = 2 };
 
 static void go_wrong(job j)
 {
     const gw_threads_config world = {.ranks = RANKS};
-    const fault planned = j.fault;
+    fault planned = j.fault;
+    planned.operation -= j.unsealed ? SEALS_OF_LAYER_1 : 0;
     j.stops = planned.kind == FAULT_STOP;
     for (int own_thread = 0; own_thread <= 1; own_thread++) {
         if (j.stops && own_thread != (j.spec != NULL)) {
@@ -126,9 +127,6 @@ static void go_wrong(job j)
         ranks_run(&world, fault_main, &j);
     }
 }
-
-/* Of a step: layer 0 takes one operation and layer 1 four (two rounds of two). */
-enum { OF_LAYER_2 = 5 };
 
 /* ---- bytes that change on their way ---- */
 
@@ -159,7 +157,7 @@ static void a_corrupt_payload(void **state)
     go_wrong(second);
 }
 
-/* Of codecs whose size hangs on the data, lengths come first, 8 bytes each. */
+/* Codecs whose size depends on the data send lengths first, 16 bytes each: the length, and its seal. */
 static void a_corrupt_payload_of_any_size(void **state)
 {
     (void)state;
@@ -183,6 +181,7 @@ static void a_length_that_lies(void **state)
             job j = {.spec = of[i][0],
                      .route = of[i][1],
                      .elements = 30000,
+                     .unsealed = 1,
                      .fault = {FAULT_CORRUPT, OF_LAYER_2, byte},
                      .at_odd = {GW_ERR_CORRUPT},
                      .elsewhere = {GW_ERR_PEER},
@@ -200,6 +199,7 @@ static void a_length_that_lies(void **state)
             .spec = of[i][0],
             .route = of[i][1],
             .elements = 30000,
+            .unsealed = 1,
             .fault = {FAULT_LIE, OF_LAYER_2, 0},
             .at_odd = {GW_ERR_PEER, GW_ERR_DISAGREE, GW_ERR_ARG}, /* it is told its own lie */
             .elsewhere = {GW_ERR_PEER, GW_ERR_DISAGREE}};

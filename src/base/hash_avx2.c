@@ -1,4 +1,4 @@
-#include "wire/hash.h"
+#include "base/hash.h"
 
 /* compiled with -mavx2, by which xxhash.h chooses its loops */
 #define XXH_INLINE_ALL

@@ -1,0 +1,18 @@
+/* The one hash of the project: XXH3-64. */
+#ifndef GW_BASE_HASH_H
+#define GW_BASE_HASH_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+uint64_t gw_hash(const void *bytes, size_t size, uint64_t seed);
+/* The same by wider loops. */
+uint64_t gw_hash_avx2(const void *bytes, size_t size, uint64_t seed);
+
+/* Adds a block's hash to those of the blocks before it. The order of blocks counts. */
+static inline uint64_t gw_hash_chain(uint64_t chain, uint64_t block)
+{
+    return ((chain << 23 | chain >> 41) ^ block) * 0x9E3779B97F4A7C15u;
+}
+
+#endif
