@@ -148,6 +148,62 @@ static gw_mpi_end *make_end(gw_mpi_job *job, MPI_Comm mpi, const gw_comm_table *
     return end;
 }
 
+typedef struct mpi_wish {
+    uint32_t colour, key;
+} mpi_wish;
+
+/* MPI_Comm_split waits for all members, and for ever. So they meet first, by messages that a rank's giving up ends; and
+ * what MPI then made is compared with what they asked for, since its own messages carry no seals. */
+static gw_status meet(gw_comm *comm, mpi_wish *all, uint32_t colour, uint32_t key, gw_why *why)
+{
+    const mpi_wish mine = {colour, key};
+    return gw_comm_gather(comm, &mine, sizeof mine, all, 0, why);
+}
+
+static int is_as_asked(const gw_mpi_end *end, const gw_mpi_end *part, const mpi_wish *all)
+{
+    const uint32_t own = end->comm.rank;
+    uint32_t members = 0;
+    for (uint32_t i = 0; i < end->comm.ranks; i++) {
+        uint32_t place = 0; /* by key, then by rank */
+        if (all[i].colour != all[own].colour) {
+            continue;
+        }
+        for (uint32_t j = 0; j < end->comm.ranks; j++) {
+            place += all[j].colour == all[i].colour &&
+                     (all[j].key < all[i].key || (all[j].key == all[i].key && j < i));
+        }
+        if (place >= part->comm.ranks || part->ranks[place] != end->ranks[i]) {
+            return 0;
+        }
+        members++;
+    }
+    return members == part->comm.ranks;
+}
+
+static gw_status split_as(gw_mpi_end *end, const mpi_wish *all, gw_comm **out, gw_why *why)
+{
+    const mpi_wish *mine = &all[end->comm.rank];
+    MPI_Comm made = MPI_COMM_NULL;
+    const int code = MPI_Comm_split(end->mpi, (int)mine->colour, (int)mine->key, &made);
+    if (code != MPI_SUCCESS) {
+        return gw_mpi_fail(end->job, code, "MPI_Comm_split", why);
+    }
+    gw_mpi_end *part = make_end(end->job, made, end->comm.table);
+    if (part == NULL) {
+        (void)MPI_Comm_free(&made);
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a group");
+    }
+    if (!is_as_asked(end, part, all)) {
+        gw_why reason;
+        (void)gw_fail(&reason, GW_ERR_CHECKSUM,
+                      "MPI_Comm_split made another group than the ranks asked for");
+        return gw_mpi_lost(end->job, GW_ERR_CHECKSUM, &reason, why);
+    }
+    *out = &part->comm;
+    return GW_OK;
+}
+
 static gw_status split(gw_comm *comm, uint32_t colour, uint32_t key, gw_comm **out, gw_why *why)
 {
     gw_mpi_end *end = (gw_mpi_end *)comm;
@@ -159,18 +215,16 @@ static gw_status split(gw_comm *comm, uint32_t colour, uint32_t key, gw_comm **o
         return GW_FAIL(why, GW_ERR_RANGE, "split: colour %u, key %u: MPI's end at 2^31 - 1", colour,
                        key);
     }
-    MPI_Comm made = MPI_COMM_NULL;
-    const int code = MPI_Comm_split(end->mpi, (int)colour, (int)key, &made);
-    if (code != MPI_SUCCESS) {
-        return gw_mpi_fail(end->job, code, "MPI_Comm_split", why);
-    }
-    gw_mpi_end *part = make_end(end->job, made, comm->table);
-    if (part == NULL) {
-        (void)MPI_Comm_free(&made);
+    mpi_wish *all = calloc(comm->ranks, sizeof *all);
+    if (all == NULL) {
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a group");
     }
-    *out = &part->comm;
-    return GW_OK;
+    status = meet(comm, all, colour, key, why);
+    if (status == GW_OK) {
+        status = split_as(end, all, out, why);
+    }
+    free(all);
+    return status;
 }
 
 static void give_up(gw_comm *comm, const char *reason)
