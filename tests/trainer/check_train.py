@@ -217,7 +217,7 @@ def case_compare(work, images):
         reached = [next((t["seconds"] for t in one["tests"] if t["accuracy"] >= 0.5), None) for one in mine]
         assert row["seconds_to_target"]["seeds"] == sum(r is not None for r in reached), (row, reached)
     ratios = {row["spec"]: row["ratio"]["mean"] for row in table["rows"]}
-    assert ratios["dense"] == 1 and 1.8 < ratios["cast:to=bf16"] < 2 and ratios["topk:density=0.01,values=natural"] > 10, ratios
+    assert 0.999 < ratios["dense"] <= 1 and 1.8 < ratios["cast:to=bf16"] < 2 and ratios["topk:density=0.01,values=natural"] > 10, ratios
     text = small.text(work / "text")
     said = run(GRADWIRE, "train", "--model", "lstm", "--text", text, "--steps", 3, "--ranks", 2, "--batch", 4, "-c", "natural:bits=8",
                "--out", work / "lstm", "--json", "-q")

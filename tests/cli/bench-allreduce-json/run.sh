@@ -7,7 +7,7 @@ import json
 one, two = json.load(open("one")), json.load(open("two"))
 print(one["engine"], one["route"], one["spec"], one["ranks"], one["elements"], one["rounds"])
 # dense 2 (P-1)/P of all; natural: ten blocks of 4096 + 1 bytes, of which a rank that owns three sends seven,
-# then its three to three others: 16, in six payloads with a seal of 8
+# then its three to three others: 16, in six payloads with a seal of 8. Dense: two seals of 8 for each of three peers.
 print(one["dense_wire_bytes"], one["wire_bytes"])
 for d in [one, *two]:
     assert d["seconds"] > 0 and d["dense_seconds"] > 0
