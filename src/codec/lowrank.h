@@ -50,8 +50,10 @@ static inline gw_lowrank_rows gw_lowrank_rest(const gw_lowrank_rows *x, uint32_t
     rest.r += i * x->stride + j;
     rest.after += i * x->stride + j;
     rest.n -= j;
-    rest.left += x->left != NULL ? i * rank : 0;
-    rest.right += x->left != NULL ? j : 0;
+    if (x->left != NULL) {
+        rest.left += i * rank;
+        rest.right += j;
+    }
     rest.q += j;
     return rest;
 }

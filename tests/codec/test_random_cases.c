@@ -22,7 +22,7 @@ static gw_params random_params(gen *g)
                          GW_OK);
         for (size_t i = 0; i < gw_codec_param_count(p.codec); i++) {
             const gw_param_info *info = gw_codec_param(p.codec, i);
-            p.value[i] = info->min + gen_below(g, (uint32_t)(info->max - info->min) + 1);
+            p.value[i] = info->min + gen_below(g, (uint32_t)(uint64_t)(info->max - info->min) + 1);
             if (strcmp(info->name, "bucket") == 0) {
                 p.value[i] = 64 << gen_below(g, 8);
             } else if (strcmp(info->name, "density") == 0) {

@@ -523,7 +523,7 @@ static void arguments_are_checked(void **state)
 static void no_memory_is_an_error_with_a_name(void **state)
 {
     (void)state;
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#ifdef GW_TESTS_SANITIZED
     print_message("the sanitizer's allocator ends the program instead\n");
 #else
     gw_feedback *store = new_store(GW_FEEDBACK_IN_PLACE);
