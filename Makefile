@@ -7,26 +7,37 @@ LINK ?= 200mbit
 LATENCY ?= 1ms
 STEPS ?= 300
 
-.PHONY: run test test-torch2 build clean
+.PHONY: run check test test-all build clean
 
 # Four ranks, threads of one process on a link of their own, train the same network with each codec.
-run: build
+run:
+	@scripts/setup.sh run
+	@cmake --preset release >/dev/null
+	@cmake --build build/release --target gradwire
 	@rm -rf build/run
 	build/release/cli/gradwire train --compare $(COMPARE) --ranks 4 --link $(LINK) --latency $(LATENCY) --steps $(STEPS) --out build/run
 	@build/release/cli/gradwire report build/run -o build/run/report.html
 
+# The library, the commands and what else can be built here, for `cmake --install build/release`.
 build:
 	@scripts/setup.sh run
 	@cmake --preset release >/dev/null
 	@cmake --build build/release
 
+# House checks and quick tests. Installs nothing.
+check:
+	@scripts/setup.sh check
+	@scripts/test.sh check
+
+# The functional tests, quick ones first.
 test:
 	@scripts/setup.sh test
-	@scripts/test.sh
+	@scripts/test.sh test
 
-# The Python tests with PyTorch's own build of torch, in a virtual environment under build/.
-test-torch2:
-	@scripts/torch2.sh
+# What `make test` leaves out: clang with its sanitizers, clang-tidy, emulated processors, another MPI, browsers, another torch.
+test-all:
+	@scripts/setup.sh all
+	@scripts/test.sh all
 
 clean:
 	rm -rf build

@@ -1,24 +1,27 @@
 #!/usr/bin/env bash
-# Sees that what `make run` or `make test` needs is installed: scripts/setup.sh run|test
-# As root, or with sudo that asks nothing, it installs Debian's packages; otherwise it names them. Then it makes the
-# text that the trainer's lstm reads, build/data/kjv.txt.
+# Sees that what a door of the Makefile needs is installed: scripts/setup.sh run|check|test|all
+# As root, or with sudo that asks nothing, it installs Debian's packages; otherwise it names them, as it always does for
+# check. Then it makes the text that the trainer's lstm reads, build/data/kjv.txt.
 set -euo pipefail
 
 run=(gcc libc6-dev cmake ninja-build pkg-config libjansson-dev libxxhash-dev libopenblas-dev zlib1g-dev
     dataset-fashion-mnist bible-kjv)
-test=(g++ clang-14 clang-format-14 clang-tidy-14 libclang-rt-14-dev libcmocka-dev python3 python3-venv git
-    qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
-    libopenmpi-dev openmpi-bin libmpich-dev mpich chromium poppler-utils)
+check=(g++ libcmocka-dev clang-format-14 python3 git)
+test=(libopenmpi-dev openmpi-bin)
+all=(clang-14 clang-tidy-14 libclang-rt-14-dev qemu-user gcc-aarch64-linux-gnu libc6-dev-arm64-cross
+    libmpich-dev mpich chromium poppler-utils python3-venv)
 
 case "${1:-}" in
 run) wanted=("${run[@]}") ;;
-test) wanted=("${run[@]}" "${test[@]}") ;;
-*) echo "usage: scripts/setup.sh run|test" >&2; exit 2 ;;
+check) wanted=("${run[@]}" "${check[@]}") ;;
+test) wanted=("${run[@]}" "${check[@]}" "${test[@]}") ;;
+all) wanted=("${run[@]}" "${check[@]}" "${test[@]}" "${all[@]}") ;;
+*) echo "usage: scripts/setup.sh run|check|test|all" >&2; exit 2 ;;
 esac
 
 # Any torch will do for the tests; Debian's takes 150 MB. Its matrix products need libopenblas0-pthread, which the
 # libopenblas-dev above brings.
-if [ "$1" = test ] && ! python3 -c "import torch" 2>/dev/null && ! /usr/bin/python3 -c "import torch" 2>/dev/null; then
+if [[ "$1" == test || "$1" == all ]] && ! python3 -c "import torch" 2>/dev/null && ! /usr/bin/python3 -c "import torch" 2>/dev/null; then
     wanted+=(python3-torch)
 fi
 
@@ -40,6 +43,11 @@ if [ ${#missing[@]} -eq 0 ]; then
     exit 0
 fi
 
+if [ "$1" = check ]; then
+    echo "setup: these packages are not installed; if the build misses one, \`make test\` installs them, or:" >&2
+    echo "  sudo apt-get install ${missing[*]}" >&2
+    exit 0
+fi
 as_root=()
 if [ "$(id -u)" -ne 0 ]; then
     if ! sudo -n true 2>/dev/null; then

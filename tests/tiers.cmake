@@ -1,0 +1,36 @@
+# When a test runs, and for how long at the most. `make check` runs what stands in neither list, `make test` what is slow
+# too, `make test-all` the rest: what needs another compiler, emulator, MPI or browser.
+set(slow codec/conformance codec/large codec/random_cases codec/sum coll/routes-all coll/seals cli/profile_cuda cuda/same-bytes
+  house/controls house/install plan/search-all step/auto step/device step/device-nccl step/killed
+  oracle/.* python/.* trainer/train-.*)
+set(all cli/report-browser comm/mpi-.* coll/engines-.* cross/same-bytes house/subset house/tidy)
+# What the thread sanitizer looks at.
+set(threads base/pool codec/random_cases codec/threads comm/threads coll/routes step/.* trainer/training)
+
+set(seconds 120)
+set(slow_seconds 600)
+if(GRADWIRE_SANITIZE)
+  set(seconds 600)
+  set(slow_seconds 1800)
+endif()
+get_property(tests DIRECTORY PROPERTY TESTS)
+foreach(tier slow all threads)
+  list(JOIN ${tier} "|" ${tier}_names)
+endforeach()
+set(threaded "")
+foreach(name ${tests})
+  set_property(TEST ${name} PROPERTY TIMEOUT ${seconds})
+  foreach(tier slow all threads)
+    if(name MATCHES "^(${${tier}_names})$")
+      set_property(TEST ${name} APPEND PROPERTY LABELS ${tier})
+      if(NOT tier STREQUAL "threads")
+        set_property(TEST ${name} PROPERTY TIMEOUT ${slow_seconds})
+      endif()
+    endif()
+  endforeach()
+  string(REPLACE "/" "_" target ${name})
+  if(name MATCHES "^(${threads_names})$" AND TARGET test_${target})
+    list(APPEND threaded test_${target})
+  endif()
+endforeach()
+add_custom_target(threaded_tests DEPENDS ${threaded})
