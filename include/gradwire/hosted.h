@@ -27,7 +27,7 @@ typedef struct gw_hosted_message {
  * tag arrive in the order in which they were taken; those with different tags in any. */
 typedef struct gw_hosted_work {
     void *id;
-    uint32_t tag; /* at most one operation of a tag is under way, where a step posts */
+    uint32_t tag; /* at most two operations of a tag are under way, where a step posts */
     uint32_t n_messages;
     const gw_hosted_message *messages; /* until done is called */
 } gw_hosted_work;

@@ -41,6 +41,7 @@ struct gw_hosted {
     pthread_cond_t posted;
     hosted_operation *first, *last, *idle;
     hosted_operation *made; /* all there are */
+    uint32_t n_made, ends;
     uint32_t under_way;
     uint32_t next_tag;
     int stop, gave_up, told;
@@ -50,6 +51,7 @@ struct gw_hosted {
 
 /* ---- operations ---- */
 
+/* Not under the lock. */
 static hosted_operation *new_operation(gw_hosted *job)
 {
     const uint32_t ranks = job->world->comm.ranks;
@@ -67,8 +69,33 @@ static hosted_operation *new_operation(gw_hosted *job)
     (void)pthread_mutex_lock(&job->lock);
     op->made = job->made;
     job->made = op;
+    job->n_made++;
     (void)pthread_mutex_unlock(&job->lock);
     return op;
+}
+
+static void keep_idle(gw_hosted *job, hosted_operation *op)
+{
+    (void)pthread_mutex_lock(&job->lock);
+    op->next = job->idle;
+    job->idle = op;
+    (void)pthread_mutex_unlock(&job->lock);
+}
+
+/* Another group: as many operations as exchanges can have under way in all of them, so that posting allocates none. */
+static gw_status add_end(gw_hosted *job, gw_why *why)
+{
+    (void)pthread_mutex_lock(&job->lock);
+    const uint32_t wanted = GW_COMM_AT_ONCE * ++job->ends, made = job->n_made;
+    (void)pthread_mutex_unlock(&job->lock);
+    for (uint32_t i = made; i < wanted; i++) {
+        hosted_operation *op = new_operation(job);
+        if (op == NULL) {
+            return GW_FAIL(why, GW_ERR_MEMORY, "no memory for an operation");
+        }
+        keep_idle(job, op);
+    }
+    return GW_OK;
 }
 
 static gw_status failure(gw_hosted *job, gw_why *why)
@@ -113,11 +140,7 @@ static hosted_operation *take_idle(gw_comm *comm, gw_operation operation, gw_sta
 
 static void give_idle(hosted_operation *op)
 {
-    gw_hosted *job = op->end->job;
-    (void)pthread_mutex_lock(&job->lock);
-    op->next = job->idle;
-    job->idle = op;
-    (void)pthread_mutex_unlock(&job->lock);
+    keep_idle(op->end->job, op);
 }
 
 static void add_message(hosted_operation *op, uint32_t member, int incoming)
@@ -237,6 +260,15 @@ static gw_status test(gw_comm *comm, gw_request request, int *done, gw_why *why)
     return status;
 }
 
+static void free_end(hosted_end *end)
+{
+    (void)pthread_mutex_lock(&end->job->lock);
+    end->job->ends--;
+    (void)pthread_mutex_unlock(&end->job->lock);
+    free(end->ranks);
+    free(end);
+}
+
 static hosted_end *new_end(gw_hosted *job, const gw_comm_table *table, uint32_t ranks)
 {
     hosted_end *end = calloc(1, sizeof *end);
@@ -280,6 +312,11 @@ static gw_status make_part(hosted_end *end, const hosted_wish *all, gw_comm **ou
         part->tag = all[i].next_tag > part->tag ? all[i].next_tag : part->tag;
     }
     end->job->next_tag = part->tag + 1;
+    const gw_status status = add_end(end->job, why);
+    if (status != GW_OK) {
+        free_end(part);
+        return status;
+    }
     *out = &part->comm;
     return GW_OK;
 }
@@ -310,12 +347,6 @@ static void give_up(gw_comm *comm, const char *reason)
     }
     (void)pthread_cond_signal(&job->posted);
     (void)pthread_mutex_unlock(&job->lock);
-}
-
-static void free_end(hosted_end *end)
-{
-    free(end->ranks);
-    free(end);
 }
 
 static void close_end(gw_comm *comm)
@@ -380,6 +411,11 @@ gw_status gw_hosted_create(uint32_t rank, uint32_t ranks, gw_hosted **out, gw_wh
     job->next_tag = 1;
     (void)pthread_mutex_init(&job->lock, NULL);
     (void)pthread_cond_init(&job->posted, NULL);
+    const gw_status status = add_end(job, why);
+    if (status != GW_OK) {
+        (void)gw_hosted_destroy(job);
+        return status;
+    }
     *out = job;
     return GW_OK;
 }

@@ -140,7 +140,7 @@ static gw_mpi_end *make_end(gw_mpi_job *job, MPI_Comm mpi, const gw_comm_table *
     end->mpi = mpi;
     end->job = job;
     end->ranks = names;
-    if (name_members(end) != MPI_SUCCESS) {
+    if (name_members(end) != MPI_SUCCESS || !gw_mpi_operations_reserve(end)) {
         free_end(end);
         return NULL;
     }

@@ -13,22 +13,28 @@ enum {
     TAGS = 32000, /* operations are told apart by number modulo this; MPI promises 32767 tags */
 };
 
+static gw_mpi_operation *new_operation(gw_mpi_end *end)
+{
+    gw_mpi_operation *op = calloc(1, sizeof *op);
+    gw_piece *pieces = calloc(end->comm.ranks, sizeof *pieces);
+    if (op == NULL || pieces == NULL) {
+        free(op);
+        free(pieces);
+        return NULL;
+    }
+    op->end = end;
+    op->pieces = pieces;
+    return op;
+}
+
 gw_mpi_operation *gw_mpi_operation_take(gw_mpi_end *end, gw_operation operation)
 {
     gw_mpi_operation *op = end->idle;
     if (op != NULL) {
         end->idle = op->next;
-    } else {
-        op = calloc(1, sizeof *op);
-        gw_piece *pieces = calloc(end->comm.ranks, sizeof *pieces);
-        if (op == NULL || pieces == NULL) {
-            free(op);
-            free(pieces);
-            return NULL;
-        }
-        op->pieces = pieces;
+    } else if ((op = new_operation(end)) == NULL) {
+        return NULL;
     }
-    op->end = end;
     op->operation = operation;
     op->messages = op->finished = 0;
     return op;
@@ -56,13 +62,9 @@ static size_t messages_of(const gw_mpi_operation *op, size_t bytes)
     return (bytes - 1) / LARGEST + 1;
 }
 
-/* Room for all messages; after the first few operations there is. */
-static int make_room(gw_mpi_operation *op)
+/* 0: no memory, or too many. */
+static int make_room_for(gw_mpi_operation *op, size_t wanted)
 {
-    size_t wanted = 0;
-    for (uint32_t i = 0; i < op->end->comm.ranks; i++) {
-        wanted += messages_of(op, op->pieces[i].sent) + messages_of(op, op->pieces[i].received);
-    }
     if (wanted == 0 || wanted > INT_MAX || wanted <= (size_t)op->room) {
         return wanted <= INT_MAX;
     }
@@ -75,6 +77,30 @@ static int make_room(gw_mpi_operation *op)
         return 0;
     }
     op->room = (int)wanted;
+    return 1;
+}
+
+static int make_room(gw_mpi_operation *op)
+{
+    size_t wanted = 0;
+    for (uint32_t i = 0; i < op->end->comm.ranks; i++) {
+        wanted += messages_of(op, op->pieces[i].sent) + messages_of(op, op->pieces[i].received);
+    }
+    return make_room_for(op, wanted);
+}
+
+int gw_mpi_operations_reserve(gw_mpi_end *end)
+{
+    for (int i = 0; i < GW_COMM_AT_ONCE; i++) {
+        gw_mpi_operation *op = new_operation(end);
+        if (op == NULL) {
+            return 0;
+        }
+        gw_mpi_operation_give(op);
+        if (!make_room_for(op, 2 * (size_t)end->comm.ranks)) {
+            return 0;
+        }
+    }
     return 1;
 }
 

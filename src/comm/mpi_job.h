@@ -53,6 +53,9 @@ gw_status gw_mpi_fail(gw_mpi_job *job, int code, const char *call, gw_why *why);
 /* The first failure is kept. Receives that nothing has come for are called off. */
 gw_status gw_mpi_lost(gw_mpi_job *job, gw_status status, const gw_why *reason, gw_why *why);
 
+/* Operations that exchanges can have under way at once, each with room for a message to and from every rank: posting
+ * allocates nothing but for messages above 1 GiB. 0: no memory. */
+int gw_mpi_operations_reserve(gw_mpi_end *end);
 /* An operation to fill in; NULL: no memory. */
 gw_mpi_operation *gw_mpi_operation_take(gw_mpi_end *end, gw_operation operation);
 void gw_mpi_operation_give(gw_mpi_operation *op); /* back: it is over, or was not begun */

@@ -23,6 +23,9 @@ typedef struct gw_piece {
     size_t sent, received; /* bytes */
 } gw_piece;
 
+/* An exchange has at most so many operations of one group under way at once: numbers and their seals. */
+enum { GW_COMM_AT_ONCE = 2 };
+
 const char *gw_operation_name(gw_operation operation);
 
 /* Fill pieces[0 … ranks): what `rank` exchanges with each, itself too. */

@@ -34,6 +34,19 @@ static gw_slot *new_slot(gw_group *group)
     return slot;
 }
 
+gw_status gw_slots_reserve(gw_group *group)
+{
+    for (int i = 0; i < GW_SLOTS_AT_ONCE; i++) {
+        gw_slot *slot = new_slot(group);
+        if (slot == NULL) {
+            return GW_ERR_MEMORY;
+        }
+        slot->next = group->idle;
+        group->idle = slot;
+    }
+    return GW_OK;
+}
+
 gw_slot *gw_slot_find(gw_end *end)
 {
     gw_group *group = end->group;

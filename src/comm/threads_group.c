@@ -59,6 +59,10 @@ static int make_group(gw_group *group, uint32_t first)
     if (made == NULL) {
         return 0;
     }
+    if (gw_slots_reserve(made) != GW_OK) {
+        gw_group_free(made);
+        return 0;
+    }
     for (uint32_t i = first; i < group->size; i++) {
         if (group->ends[i].colour != colour) {
             continue;

