@@ -18,11 +18,14 @@
 
 typedef struct values {
     const char *out;
+    uint64_t max_bytes;
 } values;
 
 static const gw_cli_option OPTIONS[] = {
     {"output", 'o', GW_CLI_TEXT, offsetof(values, out), "OUT",
      "file to write: " GW_CLI_TENSOR_FILES},
+    {"max-bytes", 0, GW_CLI_SIZE, offsetof(values, max_bytes), "N",
+     "the frame may decode to N bytes, such as 4Gi (1Gi, or 64 times its size if that is more)"},
 };
 
 static const gw_cli_page PAGE = {
@@ -101,7 +104,7 @@ static bool decode(const gw_cli_args *args, const values *v)
     gw_cli_frame frame;
     gw_cli_tensors tensors = {0};
     uint64_t elements = 0;
-    if (!gw_cli_frame_open(args->words[0], &frame)) {
+    if (!gw_cli_frame_open(args->words[0], v->max_bytes, &frame)) {
         return false;
     }
     bool fine = decode_all(&frame, &tensors, &elements) && gw_cli_tensors_write(v->out, &tensors);

@@ -5,14 +5,15 @@
 
 #include "say.h"
 
-bool gw_cli_frame_open(const char *path, gw_cli_frame *out)
+bool gw_cli_frame_open(const char *path, uint64_t max_bytes, gw_cli_frame *out)
 {
     gw_why why = {""};
     gw_cli_frame frame = {0};
     if (!gw_cli_map_open(path, &frame.map)) {
         return false;
     }
-    gw_status status = gw_frame_open(frame.map.data, frame.map.size, &frame.info, &why);
+    gw_status status =
+        gw_frame_open_limited(frame.map.data, frame.map.size, max_bytes, &frame.info, &why);
     if (status == GW_OK) {
         /* The header's hash held, and every segment has its entry in the bytes: n is no fancy. */
         frame.segments = calloc((size_t)frame.info.segments + 1, sizeof *frame.segments);
@@ -24,7 +25,8 @@ bool gw_cli_frame_open(const char *path, gw_cli_frame *out)
             gw_frame_segment(frame.map.data, frame.map.size, &cursor, &frame.segments[i], &why);
     }
     if (status != GW_OK) {
-        gw_cli_error("%s: %s", path, why.text[0] ? why.text : gw_status_string(status));
+        gw_cli_error("%s: %s%s", path, why.text[0] ? why.text : gw_status_string(status),
+                     status == GW_ERR_CAPACITY ? "; --max-bytes allows more" : "");
         gw_cli_frame_close(&frame);
         return false;
     }

@@ -12,8 +12,8 @@ typedef struct gw_cli_frame {
     gw_segment *segments; /* info.segments of them; names lie in the map */
 } gw_cli_frame;
 
-/* On false the error was said. */
-bool gw_cli_frame_open(const char *path, gw_cli_frame *out);
+/* The frame may decode to max_bytes, as gw_frame_open_limited has it. On false the error was said. */
+bool gw_cli_frame_open(const char *path, uint64_t max_bytes, gw_cli_frame *out);
 void gw_cli_frame_close(gw_cli_frame *frame);
 
 #endif

@@ -90,7 +90,7 @@ static bool print_table(const gw_cli_frame *frame)
 bool gw_cli_inspect_frame(const gw_cli_args *args, const char *path)
 {
     gw_cli_frame frame;
-    if (!gw_cli_frame_open(path, &frame)) {
+    if (!gw_cli_frame_open(path, UINT64_MAX, &frame)) {
         return false;
     }
     gw_cli_note(args->talk, GW_CLI_VERBOSE,

@@ -189,7 +189,7 @@ static const char *expectation(gw_cli_kind kind)
     case GW_CLI_U32:
         return "a whole number from 0 to 2^32-1";
     case GW_CLI_SIZE:
-        return "a number of elements such as 4096, 1k, 1M or 64Mi";
+        return "a number such as 4096, 1k, 1M or 64Mi";
     case GW_CLI_THREADS:
         return "a number of threads from 1 to 256";
     case GW_CLI_ISA:
