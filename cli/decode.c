@@ -75,7 +75,7 @@ static bool decode_segment(const gw_cli_frame *frame, const gw_segment *segment,
     }
     gw_why why = {""};
     gw_tensor out = {tensor->data, tensor->shape.count, tensor->dtype};
-    gw_status status = gw_decode(&segment->params, exec, frame->map.data + segment->payload_at,
+    gw_status status = gw_decode(&segment->params, exec, frame->file.data + segment->payload_at,
                                  segment->payload_bytes, GW_SET, &out, &why);
     if (status != GW_OK) {
         gw_cli_error("segment '%.80s': %s", tensor->name,

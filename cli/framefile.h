@@ -7,9 +7,9 @@
 #include "files.h"
 
 typedef struct gw_cli_frame {
-    gw_cli_map map;
+    gw_cli_bytes file;
     gw_frame_info info;
-    gw_segment *segments; /* info.segments of them; names lie in the map */
+    gw_segment *segments; /* info.segments of them; names lie in the file */
 } gw_cli_frame;
 
 /* The frame may decode to max_bytes, as gw_frame_open_limited has it. On false the error was said. */

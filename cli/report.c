@@ -63,7 +63,7 @@ static bool is_there(const char *path)
 /* Takes `path`, which is malloc'd. */
 static bool add_run(gw_cli_comparison *report, char *path)
 {
-    gw_cli_map map;
+    gw_cli_bytes file;
     char why[512] = "";
     gw_cli_report_run *runs = realloc(report->runs, (report->n_runs + 1) * sizeof *runs);
     if (!runs) {
@@ -74,12 +74,12 @@ static bool add_run(gw_cli_comparison *report, char *path)
     report->runs = runs;
     gw_cli_report_run *run = &runs[report->n_runs];
     *run = (gw_cli_report_run){.path = path};
-    if (!gw_cli_map_open(path, &map)) {
+    if (!gw_cli_file_read(path, &file)) {
         free(path);
         return false;
     }
-    const bool fine = gw_cli_runfile_parse(map.data, map.size, &run->run, why, sizeof why);
-    gw_cli_map_close(&map);
+    const bool fine = gw_cli_runfile_parse(file.data, file.size, &run->run, why, sizeof why);
+    gw_cli_bytes_free(&file);
     if (!fine) {
         gw_cli_error("%s: %s", path, why);
         free(path);

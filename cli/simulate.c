@@ -27,13 +27,13 @@ static const gw_cli_page PAGE = {
 
 static bool load(const char *path, gw_cli_timelines *out)
 {
-    gw_cli_map map;
+    gw_cli_bytes file;
     char why[256];
-    if (!gw_cli_map_open(path, &map)) {
+    if (!gw_cli_file_read(path, &file)) {
         return false;
     }
-    const bool fine = gw_cli_timelines_parse(map.data, map.size, out, why, sizeof why);
-    gw_cli_map_close(&map);
+    const bool fine = gw_cli_timelines_parse(file.data, file.size, out, why, sizeof why);
+    gw_cli_bytes_free(&file);
     if (!fine) {
         gw_cli_error("%s: %s", path, why);
     }

@@ -1,4 +1,4 @@
-/* Tensor files; see tensorfile.h. Elements are used where they lie in the mapped file, except where
+/* Tensor files; see tensorfile.h. Elements are used where they lie in the file, except where
  * they lie askew for their type (.safetensors promises no alignment) or are f64. */
 #define _POSIX_C_SOURCE 200809L
 #include "tensorfile.h"
@@ -62,7 +62,7 @@ static void narrow(const uint8_t *from, float *to, uint64_t count, uint64_t *bec
     }
 }
 
-/* Completes a tensor whose elements lie at `from` in the map. */
+/* Completes a tensor whose elements lie at `from` in the file. */
 static bool place(const char *path, int talk, gw_cli_tensor *tensor, uint8_t *from)
 {
     gw_cli_shape *shape = &tensor->shape;
@@ -121,14 +121,14 @@ static bool open_one(const char *path, int talk, const gw_cli_shape *shape, size
         gw_cli_out_of_memory();
         return false;
     }
-    return place(path, talk, &out->items[0], out->map.data + data_at);
+    return place(path, talk, &out->items[0], out->file.data + data_at);
 }
 
 static bool open_npy(const char *path, int talk, gw_cli_tensors *out)
 {
     char why[WHY_SIZE];
     gw_cli_npy_info info;
-    if (!gw_cli_npy_parse(out->map.data, out->map.size, &info, why, sizeof why)) {
+    if (!gw_cli_npy_parse(out->file.data, out->file.size, &info, why, sizeof why)) {
         gw_cli_error("%s: %s", path, why);
         return false;
     }
@@ -137,13 +137,13 @@ static bool open_npy(const char *path, int talk, gw_cli_tensors *out)
 
 static bool open_f32(const char *path, int talk, gw_cli_tensors *out)
 {
-    if (out->map.size % 4 != 0) {
-        gw_cli_error("%s: %zu bytes are not a whole number of f32 elements", path, out->map.size);
+    if (out->file.size % 4 != 0) {
+        gw_cli_error("%s: %zu bytes are not a whole number of f32 elements", path, out->file.size);
         return false;
     }
-    gw_cli_shape shape = {.stored = GW_CLI_F32, .n_dims = 1, .dims = {out->map.size / 4}};
+    gw_cli_shape shape = {.stored = GW_CLI_F32, .n_dims = 1, .dims = {out->file.size / 4}};
     shape.count = shape.dims[0];
-    shape.bytes = out->map.size;
+    shape.bytes = out->file.size;
     return open_one(path, talk, &shape, 0, out);
 }
 
@@ -151,7 +151,7 @@ static bool open_safetensors(const char *path, int talk, gw_cli_tensors *out)
 {
     char why[WHY_SIZE];
     gw_cli_safetensors_info info;
-    if (!gw_cli_safetensors_parse(out->map.data, out->map.size, &info, why, sizeof why)) {
+    if (!gw_cli_safetensors_parse(out->file.data, out->file.size, &info, why, sizeof why)) {
         gw_cli_error("%s: %s", path, why);
         return false;
     }
@@ -161,7 +161,7 @@ static bool open_safetensors(const char *path, int talk, gw_cli_tensors *out)
         tensor->name = info.tensors[i].name;
         tensor->shape = info.tensors[i].shape;
         info.tensors[i].name = NULL; /* it moved */
-        fine = place(path, talk, tensor, out->map.data + info.data_at + info.tensors[i].begin);
+        fine = place(path, talk, tensor, out->file.data + info.data_at + info.tensors[i].begin);
     }
     gw_cli_safetensors_free(&info);
     return fine;
@@ -176,7 +176,7 @@ bool gw_cli_tensors_known(const char *path)
 bool gw_cli_tensors_open(const char *path, int talk, gw_cli_tensors *out)
 {
     *out = (gw_cli_tensors){0};
-    if (!gw_cli_map_open(path, &out->map)) {
+    if (!gw_cli_file_read(path, &out->file)) {
         return false;
     }
     bool fine = gw_cli_has_extension(path, "npy")   ? open_npy(path, talk, out)
@@ -195,7 +195,7 @@ void gw_cli_tensors_close(gw_cli_tensors *tensors)
         free(tensors->items[i].storage);
     }
     free(tensors->items);
-    gw_cli_map_close(&tensors->map);
+    gw_cli_bytes_free(&tensors->file);
     *tensors = (gw_cli_tensors){0};
 }
 

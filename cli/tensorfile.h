@@ -11,14 +11,14 @@ typedef struct gw_cli_tensor {
     char *name; /* UTF-8; of a file without names, the file's own without folder and extension */
     gw_cli_shape shape; /* never F64: it was turned into F32 */
     gw_dtype dtype;
-    void *data;    /* aligned for its type; never written to when it lies in the map */
-    void *storage; /* what to free; NULL if data lies in the map */
+    void *data;    /* aligned for its type; never written to when it lies in the file */
+    void *storage; /* what to free; NULL if data lies in the file */
 } gw_cli_tensor;
 
 typedef struct gw_cli_tensors {
     gw_cli_tensor *items;
     size_t n;
-    gw_cli_map map;
+    gw_cli_bytes file;
 } gw_cli_tensors;
 
 /* True if the extension is one that this reads and writes. */
