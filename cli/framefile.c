@@ -2,16 +2,26 @@
 #include "framefile.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 #include "say.h"
 
+bool gw_cli_frame_is(const gw_cli_bytes *file)
+{
+    return file->size >= 4 && memcmp(file->data, "GWF\x1A", 4) == 0;
+}
+
 bool gw_cli_frame_open(const char *path, uint64_t max_bytes, gw_cli_frame *out)
 {
+    gw_cli_bytes file;
+    return gw_cli_file_read(path, &file) && gw_cli_frame_take(path, max_bytes, &file, out);
+}
+
+bool gw_cli_frame_take(const char *path, uint64_t max_bytes, gw_cli_bytes *file, gw_cli_frame *out)
+{
     gw_why why = {""};
-    gw_cli_frame frame = {0};
-    if (!gw_cli_file_read(path, &frame.file)) {
-        return false;
-    }
+    gw_cli_frame frame = {.file = *file};
+    *file = (gw_cli_bytes){0};
     gw_status status =
         gw_frame_open_limited(frame.file.data, frame.file.size, max_bytes, &frame.info, &why);
     if (status == GW_OK) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <gradwire/gradwire.h>
 
@@ -133,6 +134,21 @@ int gw_cli_misuse(const gw_cli_page *page, const char *format, ...)
     (void)fprintf(stderr, "usage: gradwire %s\nfor more: gradwire %s --help\n", page->usage,
                   page->command);
     return GW_CLI_MISUSED;
+}
+
+int gw_cli_check_stream(const gw_cli_page *page, const gw_cli_args *args, const char *out,
+                        bool binary)
+{
+    if (!out || strcmp(out, "-") != 0) {
+        return GW_CLI_GO_ON;
+    }
+    if (args->json) {
+        return gw_cli_misuse(page, "--json and -o - both want standard output");
+    }
+    if (binary && isatty(STDOUT_FILENO)) {
+        return gw_cli_misuse(page, "-o - would write binary data to a terminal; redirect it");
+    }
+    return GW_CLI_GO_ON;
 }
 
 /* ---- setting one option ---- */

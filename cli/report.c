@@ -21,7 +21,8 @@ typedef struct values {
 } values;
 
 static const gw_cli_option OPTIONS[] = {
-    {"output", 'o', GW_CLI_TEXT, offsetof(values, output), "OUT.html", "the page to write"},
+    {"output", 'o', GW_CLI_TEXT, offsetof(values, output), "OUT.html",
+     "the page to write; - is standard output"},
 };
 
 static const gw_cli_page PAGE = {
@@ -249,8 +250,8 @@ static bool print_result(const gw_cli_args *args, const gw_cli_comparison *repor
                          const char *output, size_t bytes)
 {
     if (!args->json) {
-        (void)printf("%s: %zu run%s, %zu kB\n", output, report->n_runs,
-                     report->n_runs == 1 ? "" : "s", bytes / 1000);
+        gw_cli_result(args->talk, output, "%s: %zu run%s, %zu kB", output, report->n_runs,
+                      report->n_runs == 1 ? "" : "s", bytes / 1000);
         return true;
     }
     json_t *ways = json_array();
@@ -302,6 +303,9 @@ int gw_cli_report(int argc, char **argv)
     }
     if (!v.output) {
         return gw_cli_misuse(&PAGE, "-o OUT.html is missing");
+    }
+    if ((status = gw_cli_check_stream(&PAGE, &args, v.output, false)) != GW_CLI_GO_ON) {
+        return status;
     }
     status = make(&args, v.output, &report) ? GW_CLI_DONE : GW_CLI_FAILED;
     gw_cli_report_free(&report);

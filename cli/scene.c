@@ -20,6 +20,17 @@ static void base_name(const char *path, char *out, size_t size)
     out[used] = '\0';
 }
 
+/* A stream has no name: JSON begins with a '{'. */
+static bool is_csv(const char *path, const gw_cli_bytes *file)
+{
+    size_t at = 0;
+    while (at < file->size && file->data[at] != '\0' && strchr(" \t\r\n", file->data[at])) {
+        at++;
+    }
+    return gw_cli_is_stream(path) ? at < file->size && file->data[at] != '{'
+                                  : gw_cli_has_extension(path, "csv");
+}
+
 static bool load_job(const char *path, gw_cli_scene *out)
 {
     gw_cli_bytes file;
@@ -28,7 +39,7 @@ static bool load_job(const char *path, gw_cli_scene *out)
         return false;
     }
     base_name(path, name, sizeof name);
-    const bool fine = gw_cli_has_extension(path, "csv")
+    const bool fine = is_csv(path, &file)
                           ? gw_cli_job_parse_csv((const char *)file.data, file.size, name,
                                                  &out->job, why, sizeof why)
                           : gw_cli_job_parse(file.data, file.size, &out->job, why, sizeof why);

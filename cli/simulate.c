@@ -21,7 +21,7 @@ static const gw_cli_page PAGE = {
              "  [{\"figure\": \"2b\", \"tensors\": [{\"compute\": 8, \"ops\": [[\"gpu\", 3], "
              "[\"net\", 3]]}]}]\n"
              "and prints when each ends. Where the file says a \"makespan\", another one is a "
-             "failure.",
+             "failure. FILE of - is standard input.",
     .example = "  gradwire simulate timelines.json",
 };
 
