@@ -55,7 +55,8 @@ static const gw_cli_page PAGE = {
              "Sizes are\n"
              "those of real payloads; a tensor may also be sent as it is. Tensors named rankN/... "
              "are the\n"
-             "same layer on several ranks: errors are means over them, bytes are one rank's.",
+             "same layer on several ranks: errors are means over them, bytes are one rank's. GRADS "
+             "of - is standard input.",
     .example = "  gradwire adapt grads.safetensors --family dither --default dither:bits=4\n"
                "  gradwire adapt grads.safetensors --family dither,topk --default "
                "topk:density=0.01 --json",

@@ -17,12 +17,18 @@
 #include "tensorfile.h"
 
 typedef struct values {
-    const char *out;
+    const char *out, *format_text;
+    gw_cli_format format;
+    uint64_t max_bytes;
 } values;
 
 static const gw_cli_option OPTIONS[] = {
     {"output", 'o', GW_CLI_TEXT, offsetof(values, out), "OUT",
-     "file to write: " GW_CLI_TENSOR_FILES},
+     "file to write: " GW_CLI_TENSOR_FILES "; - is standard output"},
+    {"format", 0, GW_CLI_TEXT, offsetof(values, format_text), "F",
+     "write " GW_CLI_FORMATS " (by OUT's extension; of - safetensors)"},
+    {"max-bytes", 0, GW_CLI_SIZE, offsetof(values, max_bytes), "N",
+     "the frame may decode to N bytes, such as 4Gi (1Gi, or 64 times its size if that is more)"},
 };
 
 static const gw_cli_page PAGE = {
@@ -31,8 +37,11 @@ static const gw_cli_page PAGE = {
     .about =
         "Decodes a frame. The extension of OUT says what is written: .npy (one segment; f32 or\n"
         "f16), .safetensors (any number, any type) or .f32 (one segment of f32, without its\n"
-        "shape). OUT is written whole or not at all.",
-    .example = "  gradwire decode grads.gw -o grads.safetensors",
+        "shape). OUT is written whole or not at all. IN.gw of - is standard input, OUT of - "
+        "standard\n"
+        "output; the result then goes to stderr.",
+    .example = "  gradwire decode grads.gw -o grads.safetensors\n"
+               "  gradwire decode - -o - --format npy < grads.gw > grads.npy",
     .options = OPTIONS,
     .n_options = sizeof OPTIONS / sizeof OPTIONS[0],
 };
@@ -72,7 +81,7 @@ static bool decode_segment(const gw_cli_frame *frame, const gw_segment *segment,
     }
     gw_why why = {""};
     gw_tensor out = {tensor->data, tensor->shape.count, tensor->dtype};
-    gw_status status = gw_decode(&segment->params, exec, frame->map.data + segment->payload_at,
+    gw_status status = gw_decode(&segment->params, exec, frame->file.data + segment->payload_at,
                                  segment->payload_bytes, GW_SET, &out, &why);
     if (status != GW_OK) {
         gw_cli_error("segment '%.80s': %s", tensor->name,
@@ -101,14 +110,15 @@ static bool decode(const gw_cli_args *args, const values *v)
     gw_cli_frame frame;
     gw_cli_tensors tensors = {0};
     uint64_t elements = 0;
-    if (!gw_cli_frame_open(args->words[0], &frame)) {
+    if (!gw_cli_frame_open(args->words[0], v->max_bytes, &frame)) {
         return false;
     }
-    bool fine = decode_all(&frame, &tensors, &elements) && gw_cli_tensors_write(v->out, &tensors);
+    bool fine = decode_all(&frame, &tensors, &elements) &&
+                gw_cli_tensors_write(v->out, v->format, &tensors);
     if (fine && args->json) {
         fine = gw_cli_json_print(json_pack("{s:o}", "elements", gw_cli_json_count(elements)));
     } else if (fine) {
-        (void)printf("%" PRIu64 " elements\n", elements);
+        gw_cli_result(args->talk, v->out, "%" PRIu64 " elements", elements);
     }
     gw_cli_tensors_close(&tensors);
     gw_cli_frame_close(&frame);
@@ -132,8 +142,14 @@ int gw_cli_decode(int argc, char **argv)
     if (!v.out) {
         return gw_cli_misuse(&PAGE, "-o OUT is missing");
     }
-    if (!gw_cli_tensors_known(v.out)) {
+    if (!gw_cli_format_parse(v.format_text, &v.format)) {
+        return gw_cli_misuse(&PAGE, "option --format: '%s' is not " GW_CLI_FORMATS, v.format_text);
+    }
+    if (v.format == GW_CLI_BY_NAME && !gw_cli_tensors_known(v.out)) {
         return gw_cli_misuse(&PAGE, "'%s' is not named " GW_CLI_TENSOR_FILES, v.out);
+    }
+    if ((status = gw_cli_check_stream(&PAGE, &args, v.out, true)) != GW_CLI_GO_ON) {
+        return status;
     }
     return decode(&args, &v) ? GW_CLI_DONE : GW_CLI_FAILED;
 }

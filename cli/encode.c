@@ -16,7 +16,8 @@
 #include "tensorfile.h"
 
 typedef struct values {
-    const char *spec, *out;
+    const char *spec, *out, *format_text;
+    gw_cli_format format;
     uint64_t seed, step;
     uint32_t rank;
     gw_isa isa;
@@ -26,7 +27,10 @@ typedef struct values {
 static const gw_cli_option OPTIONS[] = {
     {"codec", 'c', GW_CLI_TEXT, offsetof(values, spec), "SPEC",
      "codec and its settings, such as natural:bits=8"},
-    {"output", 'o', GW_CLI_TEXT, offsetof(values, out), "OUT.gw", "the frame to write"},
+    {"output", 'o', GW_CLI_TEXT, offsetof(values, out), "OUT.gw",
+     "the frame to write; - is standard output"},
+    {"format", 0, GW_CLI_TEXT, offsetof(values, format_text), "F",
+     "IN is " GW_CLI_FORMATS " (by its extension; of - by its first bytes)"},
     {"seed", 0, GW_CLI_U64, offsetof(values, seed), "N", "seed of the random stream (0)"},
     {"step", 0, GW_CLI_U64, offsetof(values, step), "N", "step in the random stream (0)"},
     {"rank", 0, GW_CLI_U32, offsetof(values, rank), "N", "rank in the random stream (0)"},
@@ -43,10 +47,12 @@ static const gw_cli_page PAGE = {
         "Encodes IN into a frame with checksums. IN is .npy (f32, f16; f64 is converted to\n"
         "f32), .safetensors (F32, F16, BF16; F64 is converted; every tensor becomes a segment,\n"
         "in order of its offset) or .f32 (raw, one dimension). A tensor's number in the\n"
-        "random stream is its index in the file. OUT.gw is written whole or not at all.",
+        "random stream is its index in the file. OUT.gw is written whole or not at all.\n"
+        "IN of - is standard input, OUT.gw of - standard output; the result then goes to stderr.",
     .example =
         "  gradwire encode -c natural:bits=8 grads.npy -o grads.gw\n"
-        "  gradwire encode -c dither:bits=4,bucket=512 grads.safetensors -o grads.gw --seed 7",
+        "  gradwire encode -c dither:bits=4,bucket=512 grads.safetensors -o grads.gw --seed 7\n"
+        "  gradwire encode -c natural - -o - < grads.npy | ssh host gradwire decode - -o grads.npy",
     .options = OPTIONS,
     .n_options = sizeof OPTIONS / sizeof OPTIONS[0],
 };
@@ -167,7 +173,7 @@ static bool seal(const values *v, frame *f)
     return status == GW_OK;
 }
 
-static bool print_result(const gw_cli_args *args, const frame *f)
+static bool print_result(const gw_cli_args *args, const char *out, const frame *f)
 {
     double ratio = (double)f->tensor_bytes / (double)f->size;
     double bits = f->elements ? 8.0 * (double)f->size / (double)f->elements : NAN;
@@ -185,17 +191,19 @@ static bool print_result(const gw_cli_args *args, const frame *f)
         }
         return gw_cli_json_print(json);
     }
-    (void)printf("%" PRIu64 " elements, %zu bytes, ratio %.3f", f->elements, f->size, ratio);
+    char per_element[64] = "", odd[96] = "";
     if (f->elements > 0) {
-        (void)printf(", %.3f bits per element", bits);
+        (void)snprintf(per_element, sizeof per_element, ", %.3f bits per element", bits);
     }
     if (report->non_finite > 0) {
-        (void)printf(", %" PRIu64 " non-finite", report->non_finite);
+        (void)snprintf(odd, sizeof odd, ", %" PRIu64 " non-finite", report->non_finite);
     }
     if (report->overflowed > 0) {
-        (void)printf(", %" PRIu64 " overflowed", report->overflowed);
+        const size_t at = strlen(odd);
+        (void)snprintf(odd + at, sizeof odd - at, ", %" PRIu64 " overflowed", report->overflowed);
     }
-    (void)putchar('\n');
+    gw_cli_result(args->talk, out, "%" PRIu64 " elements, %zu bytes, ratio %.3f%s%s", f->elements,
+                  f->size, ratio, per_element, odd);
     return true;
 }
 
@@ -205,14 +213,14 @@ static bool encode(const gw_cli_args *args, const values *v, const gw_params *pa
     gw_exec exec = {0};
     gw_cli_tensors tensors = {0};
     bool fine = gw_cli_exec_open(v->isa, v->threads, &exec) &&
-                gw_cli_tensors_open(args->words[0], args->talk, &tensors) &&
+                gw_cli_tensors_open(args->words[0], v->format, args->talk, &tensors) &&
                 describe(&tensors, params, &f) && reserve(&f) &&
                 encode_all(&tensors, v, args->talk, &exec, &f) && seal(v, &f);
     if (fine) {
         const struct iovec whole = {f.bytes, f.size};
         gw_cli_note(args->talk, GW_CLI_VERBOSE, "%s: %zu segments, %" PRIu64 " bytes of tensors",
                     args->words[0], f.n, f.tensor_bytes);
-        fine = gw_cli_file_write(v->out, &whole, 1) && print_result(args, &f);
+        fine = gw_cli_file_write(v->out, &whole, 1) && print_result(args, v->out, &f);
     }
     free(f.bytes);
     free(f.segments);
@@ -238,8 +246,14 @@ int gw_cli_encode(int argc, char **argv)
     if (!v.spec || !v.out) {
         return gw_cli_misuse(&PAGE, !v.spec ? "-c SPEC is missing" : "-o OUT.gw is missing");
     }
-    if (!gw_cli_tensors_known(args.words[0])) {
+    if (!gw_cli_format_parse(v.format_text, &v.format)) {
+        return gw_cli_misuse(&PAGE, "option --format: '%s' is not " GW_CLI_FORMATS, v.format_text);
+    }
+    if (v.format == GW_CLI_BY_NAME && !gw_cli_tensors_known(args.words[0])) {
         return gw_cli_misuse(&PAGE, "'%s' is not named " GW_CLI_TENSOR_FILES, args.words[0]);
+    }
+    if ((status = gw_cli_check_stream(&PAGE, &args, v.out, true)) != GW_CLI_GO_ON) {
+        return status;
     }
     gw_why why = {""};
     gw_params params;

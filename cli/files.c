@@ -1,9 +1,11 @@
-/* Files; see files.h. */
+/* Files; see files.h. Files are read and not mapped: a file that becomes shorter while it is mapped
+ * kills its reader. */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "files.h"
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -13,58 +15,159 @@
 
 #include "say.h"
 
-static bool fail(const char *path, const char *what)
+enum { LINE = 64, HUGE_PAGE = 2 << 20, FIRST = 1 << 16, TRIES = 100 };
+
+static bool fail(char *why, const char *what)
 {
-    gw_cli_error("%s: %s: %s", path, what, strerror(errno));
+    (void)snprintf(why, GW_CLI_FILE_WHY, "%s: %s", what, strerror(errno));
     return false;
 }
 
-bool gw_cli_map_open(const char *path, gw_cli_map *out)
+bool gw_cli_is_stream(const char *path)
 {
-    struct stat stat;
-    bool fine = false;
-    int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) {
-        return fail(path, "cannot open");
+    return strcmp(path, "-") == 0;
+}
+
+/* ---- in ---- */
+
+/* Memory for at least `size` bytes; of large files on huge pages, where the system has them. */
+static uint8_t *reserve(size_t size)
+{
+    const size_t unit = size >= HUGE_PAGE ? HUGE_PAGE : LINE;
+    if (size > SIZE_MAX - unit) {
+        return NULL;
     }
-    if (fstat(file, &stat) != 0) {
-        (void)fail(path, "cannot look at");
-    } else if (!S_ISREG(stat.st_mode)) {
-        gw_cli_error("%s: not a regular file", path);
-    } else if (stat.st_size == 0) { /* which mmap refuses */
-        *out = (gw_cli_map){(uint8_t *)"", 0};
-        fine = true;
-    } else {
-        void *data = mmap(NULL, (size_t)stat.st_size, PROT_READ, MAP_PRIVATE, file, 0);
-        fine = data != MAP_FAILED || fail(path, "cannot map");
-        if (fine) {
-            *out = (gw_cli_map){data, (size_t)stat.st_size};
+    const size_t whole = size / unit * unit + unit;
+    uint8_t *data = aligned_alloc(unit, whole);
+    if (data && unit == HUGE_PAGE) {
+        (void)madvise(data, whole, MADV_HUGEPAGE);
+    }
+    return data;
+}
+
+/* Up to `size` bytes; fewer only at the file's end. -1: an error, in errno. */
+static ssize_t read_some(int file, uint8_t *data, size_t size)
+{
+    size_t done = 0;
+    while (done < size) {
+        const ssize_t got = read(file, data + done, size - done);
+        if (got == 0) {
+            break;
         }
+        if (got < 0 && errno == EAGAIN) { /* a pipe that its other end made not to block */
+            struct pollfd wait = {.fd = file, .events = POLLIN};
+            (void)poll(&wait, 1, -1);
+        } else if (got < 0 && errno != EINTR) {
+            return -1;
+        }
+        done += got > 0 ? (size_t)got : 0;
+    }
+    return (ssize_t)done;
+}
+
+static bool read_regular(int file, size_t size, gw_cli_bytes *out, char *why)
+{
+    uint8_t *data = reserve(size);
+    if (!data) {
+        (void)snprintf(why, GW_CLI_FILE_WHY, "no memory for its %zu bytes", size);
+        return false;
+    }
+    const ssize_t done = read_some(file, data, size);
+    if (done == (ssize_t)size) {
+        *out = (gw_cli_bytes){data, size};
+        return true;
+    }
+    free(data);
+    if (done < 0) {
+        return fail(why, "cannot read");
+    }
+    (void)snprintf(why, GW_CLI_FILE_WHY,
+                   "became shorter while it was read: %zd bytes instead of %zu", done, size);
+    return false;
+}
+
+/* To the end, into memory that doubles. */
+static bool read_stream(int file, gw_cli_bytes *out, char *why)
+{
+    size_t room = FIRST, size = 0;
+    uint8_t *data = reserve(room);
+    while (data) {
+        const ssize_t got = read_some(file, data + size, room - size);
+        if (got < 0) {
+            free(data);
+            return fail(why, "cannot read");
+        }
+        size += (size_t)got;
+        if (size < room) {
+            *out = (gw_cli_bytes){data, size};
+            return true;
+        }
+        uint8_t *more = room <= SIZE_MAX / 2 ? reserve(2 * room) : NULL;
+        if (more) {
+            memcpy(more, data, size);
+        }
+        free(data);
+        data = more;
+        room *= 2;
+    }
+    (void)snprintf(why, GW_CLI_FILE_WHY, "no memory for %zu bytes", room);
+    return false;
+}
+
+bool gw_cli_file_get(const char *path, gw_cli_bytes *out, char *why)
+{
+    struct stat stat_of;
+    bool fine = false;
+    if (gw_cli_is_stream(path)) {
+        return read_stream(STDIN_FILENO, out, why);
+    }
+    /* not blocking: the open of a pipe would wait for a writer */
+    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (file < 0) {
+        return fail(why, "cannot open");
+    }
+    if (fstat(file, &stat_of) != 0) {
+        (void)fail(why, "cannot look at");
+    } else if (!S_ISREG(stat_of.st_mode)) {
+        (void)snprintf(why, GW_CLI_FILE_WHY, "not a regular file%s",
+                       S_ISFIFO(stat_of.st_mode) ? " but a pipe; '-' reads standard input" : "");
+    } else {
+        fine = read_regular(file, (size_t)stat_of.st_size, out, why);
     }
     (void)close(file);
     return fine;
 }
 
-void gw_cli_map_close(gw_cli_map *map)
+bool gw_cli_file_read(const char *path, gw_cli_bytes *out)
 {
-    if (map->size > 0) {
-        (void)munmap(map->data, map->size);
+    char why[GW_CLI_FILE_WHY];
+    const bool fine = gw_cli_file_get(path, out, why);
+    if (!fine) {
+        gw_cli_error("%s: %s", path, why);
     }
-    *map = (gw_cli_map){0};
+    return fine;
 }
+
+void gw_cli_bytes_free(gw_cli_bytes *bytes)
+{
+    free(bytes->data);
+    *bytes = (gw_cli_bytes){0};
+}
+
+/* ---- out ---- */
 
 static bool write_all(int file, const uint8_t *data, size_t size)
 {
     while (size > 0) {
-        ssize_t done = write(file, data, size);
-        if (done < 0 && errno == EINTR) {
-            continue;
-        }
-        if (done <= 0) {
+        const ssize_t done = write(file, data, size);
+        if (done < 0 && errno == EAGAIN) {
+            struct pollfd wait = {.fd = file, .events = POLLOUT};
+            (void)poll(&wait, 1, -1);
+        } else if (done < 0 && errno != EINTR) {
             return false;
         }
-        data += done;
-        size -= (size_t)done;
+        data += done > 0 ? done : 0;
+        size -= done > 0 ? (size_t)done : 0;
     }
     return true;
 }
@@ -81,17 +184,18 @@ static bool write_pieces(int file, const struct iovec *pieces, size_t n)
 
 /* What to rename to: the file a link points to, not the link. Anything that is there and is not a
  * regular file is refused, since a rename would put a file in place of a device. malloc'd. */
-static char *resolve(const char *path)
+static char *resolve(const char *path, char *why)
 {
-    struct stat stat;
-    if (lstat(path, &stat) != 0) {
+    struct stat stat_of;
+    (void)snprintf(why, GW_CLI_FILE_WHY, "out of memory");
+    if (lstat(path, &stat_of) != 0) {
         return strdup(path); /* it is new */
     }
-    char *target = S_ISLNK(stat.st_mode) ? realpath(path, NULL) : strdup(path);
-    if (!target || lstat(target, &stat) != 0) {
-        (void)fail(path, "cannot resolve");
-    } else if (!S_ISREG(stat.st_mode)) {
-        gw_cli_error("%s: is there and is not a regular file", path);
+    char *target = S_ISLNK(stat_of.st_mode) ? realpath(path, NULL) : strdup(path);
+    if (!target || lstat(target, &stat_of) != 0) {
+        (void)fail(why, "cannot resolve");
+    } else if (!S_ISREG(stat_of.st_mode)) {
+        (void)snprintf(why, GW_CLI_FILE_WHY, "is there and is not a regular file");
     } else {
         return target;
     }
@@ -99,41 +203,101 @@ static char *resolve(const char *path)
     return NULL;
 }
 
-bool gw_cli_file_write(const char *path, const struct iovec *pieces, size_t n)
+int gw_cli_file_temporary(const char *path, char **name, char *why)
 {
-    bool fine = false;
-    char *target = resolve(path), *temporary = NULL;
-    if (!target) {
+    static const char LETTERS[] = "0123456789abcdefghijklmnopqrstuv";
+    const size_t size = strlen(path) + sizeof ".XXXXXXXX.tmp";
+    char *made = malloc(size);
+    int file = -1;
+    errno = ENOMEM;
+    for (int i = 0; made && file < 0 && i < TRIES; i++) {
+        uint8_t dice[8];
+        char text[sizeof dice + 1] = "";
+        if (getentropy(dice, sizeof dice) != 0) {
+            break;
+        }
+        for (size_t k = 0; k < sizeof dice; k++) {
+            text[k] = LETTERS[dice[k] % (sizeof LETTERS - 1)];
+        }
+        (void)snprintf(made, size, "%s.%s.tmp", path, text);
+        file = open(made, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+        if (file < 0 && errno != EEXIST) {
+            break;
+        }
+    }
+    if (file < 0) {
+        if (errno == EEXIST) {
+            (void)snprintf(why, GW_CLI_FILE_WHY, "cannot write: '%.400s' is in the way", made);
+        } else {
+            (void)fail(why, "cannot write");
+        }
+        free(made);
+        made = NULL;
+    }
+    *name = made;
+    return file;
+}
+
+/* The folder's entry is on the disk too; some file systems know no such thing. */
+static void sync_folder_of(char *path)
+{
+    char *slash = strrchr(path, '/');
+    const char *folder = slash == path ? "/" : slash ? path : ".";
+    if (slash && slash != path) {
+        *slash = '\0';
+    }
+    const int file = open(folder, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (file >= 0) {
+        (void)fsync(file);
+        (void)close(file);
+    }
+    if (slash) {
+        *slash = '/';
+    }
+}
+
+/* Closes `file`. */
+static bool fill(int file, const struct iovec *pieces, size_t n, bool durable)
+{
+    bool fine = write_pieces(file, pieces, n);
+    fine = fine && (!durable || fsync(file) == 0 || errno == EINVAL);
+    const int error = errno;
+    if (close(file) != 0 && fine) { /* the last chance of some systems to say "disk full" */
         return false;
     }
-    size_t size = strlen(target) + 32;
-    temporary = malloc(size);
-    if (!temporary) {
-        gw_cli_out_of_memory();
-        goto free_target;
+    errno = error;
+    return fine;
+}
+
+bool gw_cli_file_put(const char *path, const struct iovec *pieces, size_t n, bool durable,
+                     char *why)
+{
+    if (gw_cli_is_stream(path)) {
+        return (fflush(stdout) == 0 && write_pieces(STDOUT_FILENO, pieces, n)) ||
+               fail(why, "cannot write");
     }
-    (void)snprintf(temporary, size, "%s.%ld.tmp", target, (long)getpid());
-    int file = open(temporary, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file < 0) {
-        (void)fail(path, "cannot write");
-        goto free_temporary;
-    }
-    bool written = write_pieces(file, pieces, n);
-    int why = errno;
-    if (close(file) != 0 && written) { /* the last chance of some systems to say "disk full" */
-        written = false;
-        why = errno;
-    }
-    errno = why;
-    fine = written && rename(temporary, target) == 0;
-    if (!fine) {
-        (void)fail(path, "cannot write");
+    char *target = resolve(path, why), *temporary = NULL;
+    const int file = target ? gw_cli_file_temporary(target, &temporary, why) : -1;
+    bool fine = file >= 0;
+    if (fine && !(fill(file, pieces, n, durable) && rename(temporary, target) == 0)) {
+        fine = fail(why, "cannot write");
         (void)unlink(temporary);
     }
-free_temporary:
+    if (fine && durable) {
+        sync_folder_of(target);
+    }
     free(temporary);
-free_target:
     free(target);
+    return fine;
+}
+
+bool gw_cli_file_write(const char *path, const struct iovec *pieces, size_t n)
+{
+    char why[GW_CLI_FILE_WHY];
+    const bool fine = gw_cli_file_put(path, pieces, n, true, why);
+    if (!fine) {
+        gw_cli_error("%s: %s", path, why);
+    }
     return fine;
 }
 

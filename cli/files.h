@@ -1,4 +1,4 @@
-/* Whole files in, whole files out. */
+/* Whole files in, whole files out. A path of "-" is standard input or standard output. */
 #ifndef GW_CLI_FILES_H
 #define GW_CLI_FILES_H
 
@@ -7,19 +7,34 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-typedef struct gw_cli_map {
-    uint8_t *data; /* never to be written; never NULL, also for an empty file */
+typedef struct gw_cli_bytes {
+    uint8_t *
+        data; /* aligned to 64 bytes or more; free() takes it; never NULL, also for an empty file */
     size_t size;
-} gw_cli_map;
+} gw_cli_bytes;
 
-/* Maps a regular file. Says what went wrong and returns false if it cannot. */
-bool gw_cli_map_open(const char *path, gw_cli_map *out);
-void gw_cli_map_close(gw_cli_map *map);
+enum { GW_CLI_FILE_WHY = 512 };
 
-/* Writes the pieces one after the other into a temporary file beside `path` and then renames it:
- * the file is there whole, or (after an error, which is said) as it was before. */
+/* Reads a regular file into memory, or for "-" standard input to its end. A file that becomes shorter
+ * while it is read, a pipe, a device: an error. On false `why`, of GW_CLI_FILE_WHY bytes, has the
+ * reason, without the path. */
+bool gw_cli_file_get(const char *path, gw_cli_bytes *out, char *why);
+/* The same, and prints the error. */
+bool gw_cli_file_read(const char *path, gw_cli_bytes *out);
+void gw_cli_bytes_free(gw_cli_bytes *bytes);
+
+/* Writes the pieces one after the other into a temporary file beside `path` and renames it: the file
+ * is there whole, or after an error as it was before. Nobody can guess the temporary's name. A link
+ * stays one: what it points to is replaced. `durable`: the file is on the disk before it is renamed.
+ * "-": to standard output. `why` as above. */
+bool gw_cli_file_put(const char *path, const struct iovec *pieces, size_t n, bool durable,
+                     char *why);
+/* The same, durable, and prints the error. */
 bool gw_cli_file_write(const char *path, const struct iovec *pieces, size_t n);
+/* Makes and opens a file beside `path` that nobody has; *name is malloc'd. -1: as above. */
+int gw_cli_file_temporary(const char *path, char **name, char *why);
 
+bool gw_cli_is_stream(const char *path); /* "-" */
 /* True if the path ends in `.extension`. */
 bool gw_cli_has_extension(const char *path, const char *extension);
 

@@ -15,6 +15,7 @@
 #include "commands.h"
 #include "damage.h"
 #include "exec.h"
+#include "framefile.h"
 #include "generate.h"
 #include "json_out.h"
 #include "say.h"
@@ -23,6 +24,8 @@
 
 typedef struct values {
     gw_cli_texts specs;
+    const char *format_text;
+    gw_cli_format format;
     uint64_t seed, generate;
     gw_isa isa;
     unsigned threads;
@@ -37,6 +40,8 @@ static const gw_cli_option OPTIONS[] = {
     {"generate", 0, GW_CLI_SIZE, offsetof(values, generate), "N",
      "N made-up numbers instead of FILE, such as 64Ki"},
     {"seed", 0, GW_CLI_U64, offsetof(values, seed), "N", "seed of the random stream (0)"},
+    {"format", 0, GW_CLI_TEXT, offsetof(values, format_text), "F",
+     "FILE is " GW_CLI_FORMATS " (by its extension; of - by its first bytes)"},
     {"total", 0, GW_CLI_FLAG, offsetof(values, total), NULL, "all tensors together only"},
     {"isa", 0, GW_CLI_ISA, offsetof(values, isa), "I",
      "auto, scalar, avx2, avx512, neon: same bytes (auto)"},
@@ -56,7 +61,8 @@ static const gw_cli_page PAGE = {
         "writes with the same seed. --generate makes numbers that look like a gradient: nearly\n"
         "normal with deviation 1e-3 (12 in 16), 4e-3 (3 in 16), 3.2e-2 (1 in 16); the same on "
         "every\n"
-        "machine for the same N and seed. Of a frame (.gw), shows the segments.",
+        "machine for the same N and seed. Of a frame (.gw), shows the segments. FILE of - is "
+        "standard input.",
     .example = "  gradwire inspect grads.safetensors -c natural:bits=8 -c dither:bits=4\n"
                "  gradwire inspect --generate 1Mi\n"
                "  gradwire inspect grads.gw",
@@ -78,6 +84,7 @@ typedef struct job {
     trial *trials;
     size_t n_trials;
     gw_exec exec;
+    gw_cli_bytes *file; /* what was read */
     gw_cli_tensors tensors;
     void *payload, *decoded; /* large enough for every tensor and trial */
     size_t capacity;
@@ -298,15 +305,15 @@ static bool inspect_tensors(job *j)
     j->table.n_columns = sizeof COLUMNS / sizeof COLUMNS[0];
     j->rows = json_array();
     return gw_cli_exec_open(j->v->isa, j->v->threads, &j->exec) &&
-           (j->args->n_words == 0
-                ? generate(j)
-                : gw_cli_tensors_open(j->args->words[0], j->args->talk, &j->tensors)) &&
+           (j->args->n_words == 0 ? generate(j)
+                                  : gw_cli_tensors_take(j->args->words[0], j->v->format,
+                                                        j->args->talk, j->file, &j->tensors)) &&
            reserve(j) && try_all(j) && print_results(j);
 }
 
-static int inspect(const gw_cli_args *args, const values *v)
+static int inspect(const gw_cli_args *args, const values *v, gw_cli_bytes *file)
 {
-    job j = {.args = args, .v = v};
+    job j = {.args = args, .v = v, .file = file};
     int status = prepare_trials(&j);
     if (status == GW_CLI_GO_ON) {
         status = inspect_tensors(&j) ? GW_CLI_DONE : GW_CLI_FAILED;
@@ -321,7 +328,33 @@ static int inspect(const gw_cli_args *args, const values *v)
     return status;
 }
 
-static int choose(const gw_cli_args *args, const values *v)
+/* A frame or tensors, by the file's name; of a stream by its first bytes. */
+static int inspect_file(const gw_cli_args *args, const values *v)
+{
+    const char *path = args->words[0];
+    bool frame = v->format == GW_CLI_BY_NAME && gw_cli_has_extension(path, "gw");
+    gw_cli_bytes file = {0};
+    if (v->format == GW_CLI_BY_NAME && !frame && !gw_cli_tensors_known(path)) {
+        return gw_cli_misuse(&PAGE, "'%s' is not named " GW_CLI_TENSOR_FILES ", or .gw", path);
+    }
+    if (!(frame && v->specs.count > 0) && !gw_cli_file_read(path, &file)) {
+        return GW_CLI_FAILED;
+    }
+    frame =
+        frame || (v->format == GW_CLI_BY_NAME && gw_cli_is_stream(path) && gw_cli_frame_is(&file));
+    int status = GW_CLI_FAILED;
+    if (frame && v->specs.count > 0) {
+        status = gw_cli_misuse(&PAGE, "-c says nothing about a frame: its codecs are in it");
+    } else if (frame) {
+        status = gw_cli_inspect_frame(args, path, &file) ? GW_CLI_DONE : GW_CLI_FAILED;
+    } else {
+        status = inspect(args, v, &file);
+    }
+    gw_cli_bytes_free(&file);
+    return status;
+}
+
+static int choose(const gw_cli_args *args, values *v)
 {
     bool generated = v->generate != NOT_GIVEN;
     if (args->n_words == 0 && !generated) {
@@ -331,17 +364,10 @@ static int choose(const gw_cli_args *args, const values *v)
         return gw_cli_misuse(&PAGE, "one file at a time: what is '%s'?",
                              args->words[generated ? 0 : 1]);
     }
-    if (!generated && gw_cli_has_extension(args->words[0], "gw")) {
-        if (v->specs.count > 0) {
-            return gw_cli_misuse(&PAGE, "-c says nothing about a frame: its codecs are in it");
-        }
-        return gw_cli_inspect_frame(args, args->words[0]) ? GW_CLI_DONE : GW_CLI_FAILED;
+    if (!gw_cli_format_parse(v->format_text, &v->format)) {
+        return gw_cli_misuse(&PAGE, "option --format: '%s' is not " GW_CLI_FORMATS, v->format_text);
     }
-    if (!generated && !gw_cli_tensors_known(args->words[0])) {
-        return gw_cli_misuse(&PAGE, "'%s' is not named " GW_CLI_TENSOR_FILES ", or .gw",
-                             args->words[0]);
-    }
-    return inspect(args, v);
+    return generated ? inspect(args, v, NULL) : inspect_file(args, v);
 }
 
 int gw_cli_inspect(int argc, char **argv)

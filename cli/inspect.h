@@ -2,9 +2,10 @@
 #ifndef GW_CLI_INSPECT_H
 #define GW_CLI_INSPECT_H
 
+#include "files.h"
 #include "options.h"
 
-/* What is in the frame at `path`. False: said. */
-bool gw_cli_inspect_frame(const gw_cli_args *args, const char *path);
+/* What is in the frame that was read from `path`; takes *file. False: said. */
+bool gw_cli_inspect_frame(const gw_cli_args *args, const char *path, gw_cli_bytes *file);
 
 #endif

@@ -87,10 +87,10 @@ static bool print_table(const gw_cli_frame *frame)
     return gw_cli_table_print(&table);
 }
 
-bool gw_cli_inspect_frame(const gw_cli_args *args, const char *path)
+bool gw_cli_inspect_frame(const gw_cli_args *args, const char *path, gw_cli_bytes *file)
 {
     gw_cli_frame frame;
-    if (!gw_cli_frame_open(path, &frame)) {
+    if (!gw_cli_frame_take(path, UINT64_MAX, file, &frame)) {
         return false;
     }
     gw_cli_note(args->talk, GW_CLI_VERBOSE,

@@ -216,8 +216,9 @@ static bool measure(gw_cli_levels *l)
 
 bool gw_cli_levels_measure(gw_cli_levels *l, const char *path, int talk)
 {
-    return gw_cli_exec_open(l->isa, 1, &l->exec) && gw_cli_tensors_open(path, talk, &l->tensors) &&
-           collect_layers(l) && measure(l);
+    return gw_cli_exec_open(l->isa, 1, &l->exec) &&
+           gw_cli_tensors_open(path, GW_CLI_BY_NAME, talk, &l->tensors) && collect_layers(l) &&
+           measure(l);
 }
 
 void gw_cli_levels_free(gw_cli_levels *l)

@@ -58,7 +58,7 @@ static void print_help(FILE *to)
     (void)fprintf(to, "  %-10s %s\n", "help", "help COMMAND: options and an example of a command");
     (void)fprintf(to,
                   "\nResults go to stdout, talk to stderr. Exit status: 0 fine, 1 failed,"
-                  " 2 misused.\n\noptions:\n"
+                  " 2 misused.\nA file called - is standard input or standard output.\n\noptions:\n"
                   "  --version  the version of gradwire\n"
                   "  --help     this text\n\nexample:\n"
                   "  gradwire train --link 200mbit --latency 1ms --compare dense,natural:bits=8\n"

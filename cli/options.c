@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 #include <gradwire/gradwire.h>
 
@@ -135,6 +136,21 @@ int gw_cli_misuse(const gw_cli_page *page, const char *format, ...)
     return GW_CLI_MISUSED;
 }
 
+int gw_cli_check_stream(const gw_cli_page *page, const gw_cli_args *args, const char *out,
+                        bool binary)
+{
+    if (!out || strcmp(out, "-") != 0) {
+        return GW_CLI_GO_ON;
+    }
+    if (args->json) {
+        return gw_cli_misuse(page, "--json and -o - both want standard output");
+    }
+    if (binary && isatty(STDOUT_FILENO)) {
+        return gw_cli_misuse(page, "-o - would write binary data to a terminal; redirect it");
+    }
+    return GW_CLI_GO_ON;
+}
+
 /* ---- setting one option ---- */
 
 static bool set_isa(void *target, const char *value)
@@ -189,7 +205,7 @@ static const char *expectation(gw_cli_kind kind)
     case GW_CLI_U32:
         return "a whole number from 0 to 2^32-1";
     case GW_CLI_SIZE:
-        return "a number of elements such as 4096, 1k, 1M or 64Mi";
+        return "a number such as 4096, 1k, 1M or 64Mi";
     case GW_CLI_THREADS:
         return "a number of threads from 1 to 256";
     case GW_CLI_ISA:

@@ -71,6 +71,11 @@ int gw_cli_parse(const gw_cli_page *page, int argc, char **argv, gw_cli_args *ar
 int gw_cli_misuse(const gw_cli_page *page, const char *format, ...)
     __attribute__((format(printf, 2, 3)));
 
+/* GW_CLI_GO_ON, or an error of usage: `out` is "-", and standard output is a terminal or is wanted
+ * for --json too. */
+int gw_cli_check_stream(const gw_cli_page *page, const gw_cli_args *args, const char *out,
+                        bool binary);
+
 bool gw_cli_u64_parse(const char *text, uint64_t *out);
 /* 4096, 1k (1000), 1M, 1G, 1Ki (1024), 64Mi, 1Gi. */
 bool gw_cli_size_parse(const char *text, uint64_t *out);

@@ -7,6 +7,7 @@
 #include <gradwire/gradwire.h>
 
 #include "commands.h"
+#include "files.h"
 #include "json_out.h"
 #include "plan_budget.h"
 #include "plan_words.h"
@@ -26,7 +27,8 @@ typedef struct values {
 static const gw_cli_option OPTIONS[] = {
     GW_CLI_SCENE_OPTIONS(values, scene),
     GW_CLI_BUDGET_OPTIONS(values, budget),
-    {"output", 'o', GW_CLI_TEXT, offsetof(values, out), "FILE", "write the plan (gradwire.plan/1)"},
+    {"output", 'o', GW_CLI_TEXT, offsetof(values, out), "FILE",
+     "write the plan (gradwire.plan/1); - prints it instead of the tables"},
     {"trace", 0, GW_CLI_TEXT, offsetof(values, trace), "FILE",
      "write the predicted timeline for ui.perfetto.dev"},
     {"explain", 0, GW_CLI_FLAG, offsetof(values, explain), NULL,
@@ -53,7 +55,8 @@ static const gw_cli_page PAGE = {
     .about =
         "Chooses, for each tensor of a job, a codec or none, a device and a route, so that the\n"
         "predicted step is short. JOB is a gradwire.job/1 file, or CSV with the columns\n"
-        "order,tensor,numel,gap_us. Sending numbers as they are, and cast:to=bf16, are always\n"
+        "order,tensor,numel,gap_us; - is standard input. Sending numbers as they are, and "
+        "cast:to=bf16, are always\n"
         "among the candidates. With --budget the levels of the families are, and numbers as they\n"
         "are: the errors of all tensors together, measured on gradients, keep within A times\n"
         "those of the default level everywhere; a route that encodes twice loses twice.",
@@ -96,6 +99,9 @@ static bool print(const gw_cli_args *args, const values *v, const gw_cli_scene *
                   const gw_plan_request *request, const gw_plan *plan, double select_ms)
 {
     bool fine = true;
+    if (v->out && gw_cli_is_stream(v->out)) {
+        return true; /* the plan itself is the result */
+    }
     if (args->json) {
         json_t *json = gw_cli_plan_report_json(scene, plan, select_ms);
         if (v->what_if) {
@@ -123,7 +129,8 @@ static int choose(const gw_cli_args *args, const values *v, const gw_plan_reques
         gw_cli_budgeted budgeted;
         const int status =
             gw_cli_budget_plan(args, &PAGE, &v->budget, request, scene, plan, &budgeted);
-        return status != GW_CLI_GO_ON || gw_cli_budget_print(args, scene, *plan, &budgeted)
+        return status != GW_CLI_GO_ON || (v->out && gw_cli_is_stream(v->out)) ||
+                       gw_cli_budget_print(args, scene, *plan, &budgeted)
                    ? status
                    : GW_CLI_FAILED;
     }
@@ -169,6 +176,19 @@ static int check_budget(const values *v)
     return GW_CLI_GO_ON;
 }
 
+/* Standard output takes one thing. */
+static int check_output(const gw_cli_args *args, const values *v)
+{
+    if (v->trace && gw_cli_is_stream(v->trace)) {
+        return gw_cli_misuse(&PAGE, "option --trace: a file is needed");
+    }
+    if (v->out && gw_cli_is_stream(v->out) && (v->explain || v->what_if)) {
+        return gw_cli_misuse(&PAGE, "option --%s and -o - both want standard output",
+                             v->explain ? "explain" : "what-if");
+    }
+    return gw_cli_check_stream(&PAGE, args, v->out, false);
+}
+
 int gw_cli_plan(int argc, char **argv)
 {
     values v = {.out = NULL};
@@ -191,7 +211,8 @@ int gw_cli_plan(int argc, char **argv)
     } else if (v.devices && (request.devices = gw_cli_devices_of(v.devices)) == 0) {
         status =
             gw_cli_misuse(&PAGE, "option --devices: '%s' is not cpu, gpu or cpu,gpu", v.devices);
-    } else if ((status = check_budget(&v)) == GW_CLI_GO_ON &&
+    } else if ((status = check_output(&args, &v)) == GW_CLI_GO_ON &&
+               (status = check_budget(&v)) == GW_CLI_GO_ON &&
                (forbidden = forbidden_routes(&v.forbidden, &status)) != NULL) {
         status = GW_CLI_FAILED;
         request.forbidden = forbidden;

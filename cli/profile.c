@@ -29,7 +29,7 @@ typedef struct values {
 
 static const gw_cli_option OPTIONS[] = {
     {"output", 'o', GW_CLI_TEXT, offsetof(values, out), "FILE",
-     "the cluster file (gradwire.cluster/1)"},
+     "the cluster file (gradwire.cluster/1); - is standard output"},
     {"codec", 'c', GW_CLI_TEXTS, offsetof(values, specs), "SPEC",
      "a codec and its settings; again for more (one of each codec)"},
     {"name", 0, GW_CLI_TEXT, offsetof(values, name), "NAME", "of the cluster (measured)"},
@@ -341,8 +341,8 @@ static bool write_cluster(const seat *s, const gw_cli_args *args, const values *
     if (fine && args->json) {
         fine = gw_cli_json_print(json_incref(s->cluster));
     } else if (fine) {
-        (void)printf("%s: %u measurements, the widest spread %.0f %%: %s\n", v->out,
-                     s->meter.measured, 100 * s->meter.worst, s->meter.worst_of);
+        gw_cli_result(args->talk, v->out, "%s: %u measurements, the widest spread %.0f %%: %s",
+                      v->out, s->meter.measured, 100 * s->meter.worst, s->meter.worst_of);
     }
     return fine;
 }
@@ -456,7 +456,8 @@ static int check(const gw_cli_engine *engine, const gw_cli_args *args, values *v
     if (!v->out) {
         return gw_cli_misuse(&PAGE, "-o FILE is missing");
     }
-    int status = check_device(alone, v, s);
+    int status = gw_cli_check_stream(&PAGE, args, v->out, false);
+    status = status == GW_CLI_GO_ON ? check_device(alone, v, s) : status;
     if (status == GW_CLI_GO_ON && alone && s->on_gpu) {
         const gw_cli_said said = {v->cluster, v->nodes, v->ranks_per_node, v->link, v->latency};
         v->ranks = 1;

@@ -43,15 +43,15 @@ static bool take_file(const char *path, json_t *cluster, json_t *sources)
 {
     static const char *const KEYS[] = {"name",  "nodes", "ranks_per_node",
                                        "intra", "inter", "collectives"};
-    gw_cli_map map;
+    gw_cli_bytes bytes;
     char why[256] = "", text[320];
     gw_cli_cluster read;
-    if (!gw_cli_map_open(path, &map)) {
+    if (!gw_cli_file_read(path, &bytes)) {
         return false;
     }
-    const bool fine = gw_cli_cluster_parse(map.data, map.size, &read, why, sizeof why);
-    json_t *file = fine ? json_loadb((const char *)map.data, map.size, 0, NULL) : NULL;
-    gw_cli_map_close(&map);
+    const bool fine = gw_cli_cluster_parse(bytes.data, bytes.size, &read, why, sizeof why);
+    json_t *file = fine ? json_loadb((const char *)bytes.data, bytes.size, 0, NULL) : NULL;
+    gw_cli_bytes_free(&bytes);
     if (!fine) {
         gw_cli_error("%s: %s", path, why);
         return false;

@@ -21,7 +21,8 @@ typedef struct values {
 } values;
 
 static const gw_cli_option OPTIONS[] = {
-    {"output", 'o', GW_CLI_TEXT, offsetof(values, output), "OUT.html", "the page to write"},
+    {"output", 'o', GW_CLI_TEXT, offsetof(values, output), "OUT.html",
+     "the page to write; - is standard output"},
 };
 
 static const gw_cli_page PAGE = {
@@ -63,7 +64,7 @@ static bool is_there(const char *path)
 /* Takes `path`, which is malloc'd. */
 static bool add_run(gw_cli_comparison *report, char *path)
 {
-    gw_cli_map map;
+    gw_cli_bytes file;
     char why[512] = "";
     gw_cli_report_run *runs = realloc(report->runs, (report->n_runs + 1) * sizeof *runs);
     if (!runs) {
@@ -74,12 +75,12 @@ static bool add_run(gw_cli_comparison *report, char *path)
     report->runs = runs;
     gw_cli_report_run *run = &runs[report->n_runs];
     *run = (gw_cli_report_run){.path = path};
-    if (!gw_cli_map_open(path, &map)) {
+    if (!gw_cli_file_read(path, &file)) {
         free(path);
         return false;
     }
-    const bool fine = gw_cli_runfile_parse(map.data, map.size, &run->run, why, sizeof why);
-    gw_cli_map_close(&map);
+    const bool fine = gw_cli_runfile_parse(file.data, file.size, &run->run, why, sizeof why);
+    gw_cli_bytes_free(&file);
     if (!fine) {
         gw_cli_error("%s: %s", path, why);
         free(path);
@@ -249,8 +250,8 @@ static bool print_result(const gw_cli_args *args, const gw_cli_comparison *repor
                          const char *output, size_t bytes)
 {
     if (!args->json) {
-        (void)printf("%s: %zu run%s, %zu kB\n", output, report->n_runs,
-                     report->n_runs == 1 ? "" : "s", bytes / 1000);
+        gw_cli_result(args->talk, output, "%s: %zu run%s, %zu kB", output, report->n_runs,
+                      report->n_runs == 1 ? "" : "s", bytes / 1000);
         return true;
     }
     json_t *ways = json_array();
@@ -302,6 +303,9 @@ int gw_cli_report(int argc, char **argv)
     }
     if (!v.output) {
         return gw_cli_misuse(&PAGE, "-o OUT.html is missing");
+    }
+    if ((status = gw_cli_check_stream(&PAGE, &args, v.output, false)) != GW_CLI_GO_ON) {
+        return status;
     }
     status = make(&args, v.output, &report) ? GW_CLI_DONE : GW_CLI_FAILED;
     gw_cli_report_free(&report);

@@ -115,6 +115,20 @@ void gw_cli_note(int talk, int level, const char *format, ...)
     va_end(arguments);
 }
 
+void gw_cli_result(int talk, const char *out, const char *format, ...)
+{
+    const bool stream = strcmp(out, "-") == 0;
+    va_list arguments;
+    va_start(arguments, format);
+    if (!stream) {
+        (void)vprintf(format, arguments);
+        (void)putchar('\n');
+    } else if (talk > GW_CLI_QUIET) {
+        say(format, arguments);
+    }
+    va_end(arguments);
+}
+
 void gw_cli_warn_non_finite(int talk, const char *tensor, uint64_t non_finite, uint64_t elements)
 {
     if (non_finite > 0) {

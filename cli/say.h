@@ -16,6 +16,9 @@ void gw_cli_error(const char *format, ...) __attribute__((format(printf, 1, 2)))
 /* The same, if the run talks at least as much as `level`. */
 void gw_cli_note(int talk, int level, const char *format, ...)
     __attribute__((format(printf, 3, 4)));
+/* The line that ends a command which wrote `out`: on stdout; where that is "-", on stderr unless quiet. */
+void gw_cli_result(int talk, const char *out, const char *format, ...)
+    __attribute__((format(printf, 3, 4)));
 /* Says, unless quiet, which tensor has NaNs and infinities, and how many; nothing for none. */
 void gw_cli_warn_non_finite(int talk, const char *tensor, uint64_t non_finite, uint64_t elements);
 void gw_cli_out_of_memory(void);

@@ -20,20 +20,31 @@ static void base_name(const char *path, char *out, size_t size)
     out[used] = '\0';
 }
 
+/* A stream has no name: JSON begins with a '{'. */
+static bool is_csv(const char *path, const gw_cli_bytes *file)
+{
+    size_t at = 0;
+    while (at < file->size && file->data[at] != '\0' && strchr(" \t\r\n", file->data[at])) {
+        at++;
+    }
+    return gw_cli_is_stream(path) ? at < file->size && file->data[at] != '{'
+                                  : gw_cli_has_extension(path, "csv");
+}
+
 static bool load_job(const char *path, gw_cli_scene *out)
 {
-    gw_cli_map map;
+    gw_cli_bytes file;
     char why[256] = "", name[256];
-    if (!gw_cli_map_open(path, &map)) {
+    if (!gw_cli_file_read(path, &file)) {
         return false;
     }
     base_name(path, name, sizeof name);
-    const bool fine = gw_cli_has_extension(path, "csv")
-                          ? gw_cli_job_parse_csv((const char *)map.data, map.size, name, &out->job,
-                                                 why, sizeof why)
-                          : gw_cli_job_parse(map.data, map.size, &out->job, why, sizeof why);
-    out->job_hash = gw_cli_fnv1a(map.data, map.size);
-    gw_cli_map_close(&map);
+    const bool fine = is_csv(path, &file)
+                          ? gw_cli_job_parse_csv((const char *)file.data, file.size, name,
+                                                 &out->job, why, sizeof why)
+                          : gw_cli_job_parse(file.data, file.size, &out->job, why, sizeof why);
+    out->job_hash = gw_cli_fnv1a(file.data, file.size);
+    gw_cli_bytes_free(&file);
     if (!fine) {
         gw_cli_error("%s: %s", path, why);
     }
@@ -42,14 +53,14 @@ static bool load_job(const char *path, gw_cli_scene *out)
 
 static bool load_cluster(const char *path, gw_cli_scene *out)
 {
-    gw_cli_map map;
+    gw_cli_bytes file;
     char why[256] = "";
-    if (!gw_cli_map_open(path, &map)) {
+    if (!gw_cli_file_read(path, &file)) {
         return false;
     }
-    const bool fine = gw_cli_cluster_parse(map.data, map.size, &out->cluster, why, sizeof why);
-    out->cluster_hash = gw_cli_fnv1a(map.data, map.size);
-    gw_cli_map_close(&map);
+    const bool fine = gw_cli_cluster_parse(file.data, file.size, &out->cluster, why, sizeof why);
+    out->cluster_hash = gw_cli_fnv1a(file.data, file.size);
+    gw_cli_bytes_free(&file);
     if (!fine) {
         gw_cli_error("%s: %s", path, why);
     }

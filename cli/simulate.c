@@ -21,19 +21,19 @@ static const gw_cli_page PAGE = {
              "  [{\"figure\": \"2b\", \"tensors\": [{\"compute\": 8, \"ops\": [[\"gpu\", 3], "
              "[\"net\", 3]]}]}]\n"
              "and prints when each ends. Where the file says a \"makespan\", another one is a "
-             "failure.",
+             "failure. FILE of - is standard input.",
     .example = "  gradwire simulate timelines.json",
 };
 
 static bool load(const char *path, gw_cli_timelines *out)
 {
-    gw_cli_map map;
+    gw_cli_bytes file;
     char why[256];
-    if (!gw_cli_map_open(path, &map)) {
+    if (!gw_cli_file_read(path, &file)) {
         return false;
     }
-    const bool fine = gw_cli_timelines_parse(map.data, map.size, out, why, sizeof why);
-    gw_cli_map_close(&map);
+    const bool fine = gw_cli_timelines_parse(file.data, file.size, out, why, sizeof why);
+    gw_cli_bytes_free(&file);
     if (!fine) {
         gw_cli_error("%s: %s", path, why);
     }

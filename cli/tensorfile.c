@@ -1,4 +1,4 @@
-/* Tensor files; see tensorfile.h. Elements are used where they lie in the mapped file, except where
+/* Tensor files; see tensorfile.h. Elements are used where they lie in the file, except where
  * they lie askew for their type (.safetensors promises no alignment) or are f64. */
 #define _POSIX_C_SOURCE 200809L
 #include "tensorfile.h"
@@ -62,7 +62,7 @@ static void narrow(const uint8_t *from, float *to, uint64_t count, uint64_t *bec
     }
 }
 
-/* Completes a tensor whose elements lie at `from` in the map. */
+/* Completes a tensor whose elements lie at `from` in the file. */
 static bool place(const char *path, int talk, gw_cli_tensor *tensor, uint8_t *from)
 {
     gw_cli_shape *shape = &tensor->shape;
@@ -97,7 +97,7 @@ static bool place(const char *path, int talk, gw_cli_tensor *tensor, uint8_t *fr
     return true;
 }
 
-/* "dir/grads.npy" -> "grads"; "tensor" if that is not text. malloc'd. */
+/* "dir/grads.npy" -> "grads"; "tensor" of a stream, or if that is not text. malloc'd. */
 static char *stem(const char *path)
 {
     const char *slash = strrchr(path, '/'), *base = slash ? slash + 1 : path;
@@ -121,14 +121,14 @@ static bool open_one(const char *path, int talk, const gw_cli_shape *shape, size
         gw_cli_out_of_memory();
         return false;
     }
-    return place(path, talk, &out->items[0], out->map.data + data_at);
+    return place(path, talk, &out->items[0], out->file.data + data_at);
 }
 
 static bool open_npy(const char *path, int talk, gw_cli_tensors *out)
 {
     char why[WHY_SIZE];
     gw_cli_npy_info info;
-    if (!gw_cli_npy_parse(out->map.data, out->map.size, &info, why, sizeof why)) {
+    if (!gw_cli_npy_parse(out->file.data, out->file.size, &info, why, sizeof why)) {
         gw_cli_error("%s: %s", path, why);
         return false;
     }
@@ -137,13 +137,13 @@ static bool open_npy(const char *path, int talk, gw_cli_tensors *out)
 
 static bool open_f32(const char *path, int talk, gw_cli_tensors *out)
 {
-    if (out->map.size % 4 != 0) {
-        gw_cli_error("%s: %zu bytes are not a whole number of f32 elements", path, out->map.size);
+    if (out->file.size % 4 != 0) {
+        gw_cli_error("%s: %zu bytes are not a whole number of f32 elements", path, out->file.size);
         return false;
     }
-    gw_cli_shape shape = {.stored = GW_CLI_F32, .n_dims = 1, .dims = {out->map.size / 4}};
+    gw_cli_shape shape = {.stored = GW_CLI_F32, .n_dims = 1, .dims = {out->file.size / 4}};
     shape.count = shape.dims[0];
-    shape.bytes = out->map.size;
+    shape.bytes = out->file.size;
     return open_one(path, talk, &shape, 0, out);
 }
 
@@ -151,7 +151,7 @@ static bool open_safetensors(const char *path, int talk, gw_cli_tensors *out)
 {
     char why[WHY_SIZE];
     gw_cli_safetensors_info info;
-    if (!gw_cli_safetensors_parse(out->map.data, out->map.size, &info, why, sizeof why)) {
+    if (!gw_cli_safetensors_parse(out->file.data, out->file.size, &info, why, sizeof why)) {
         gw_cli_error("%s: %s", path, why);
         return false;
     }
@@ -161,31 +161,72 @@ static bool open_safetensors(const char *path, int talk, gw_cli_tensors *out)
         tensor->name = info.tensors[i].name;
         tensor->shape = info.tensors[i].shape;
         info.tensors[i].name = NULL; /* it moved */
-        fine = place(path, talk, tensor, out->map.data + info.data_at + info.tensors[i].begin);
+        fine = place(path, talk, tensor, out->file.data + info.data_at + info.tensors[i].begin);
     }
     gw_cli_safetensors_free(&info);
     return fine;
 }
 
-bool gw_cli_tensors_known(const char *path)
+bool gw_cli_format_parse(const char *text, gw_cli_format *out)
 {
-    return gw_cli_has_extension(path, "npy") || gw_cli_has_extension(path, "safetensors") ||
-           gw_cli_has_extension(path, "f32");
+    static const char *const NAMES[] = {NULL, "npy", "safetensors", "f32"};
+    *out = GW_CLI_BY_NAME;
+    for (size_t i = 1; text && i < sizeof NAMES / sizeof *NAMES; i++) {
+        if (strcmp(text, NAMES[i]) == 0) {
+            *out = (gw_cli_format)i;
+        }
+    }
+    return !text || *out != GW_CLI_BY_NAME;
 }
 
-bool gw_cli_tensors_open(const char *path, int talk, gw_cli_tensors *out)
+static gw_cli_format named(const char *path)
 {
-    *out = (gw_cli_tensors){0};
-    if (!gw_cli_map_open(path, &out->map)) {
-        return false;
+    return gw_cli_has_extension(path, "npy")           ? GW_CLI_NPY
+           : gw_cli_has_extension(path, "safetensors") ? GW_CLI_SAFETENSORS
+           : gw_cli_has_extension(path, "f32")         ? GW_CLI_RAW
+                                                       : GW_CLI_BY_NAME;
+}
+
+bool gw_cli_tensors_known(const char *path)
+{
+    return named(path) != GW_CLI_BY_NAME || gw_cli_is_stream(path);
+}
+
+/* A stream has no name: the magic of .npy, or the '{' behind the length of a .safetensors header. */
+static gw_cli_format recognise(const gw_cli_bytes *file)
+{
+    return file->size >= 6 && memcmp(file->data, "\x93NUMPY", 6) == 0 ? GW_CLI_NPY
+           : file->size > 8 && file->data[8] == '{'                   ? GW_CLI_SAFETENSORS
+                                                                      : GW_CLI_BY_NAME;
+}
+
+bool gw_cli_tensors_take(const char *path, gw_cli_format format, int talk, gw_cli_bytes *file,
+                         gw_cli_tensors *out)
+{
+    bool fine = false;
+    *out = (gw_cli_tensors){.file = *file};
+    *file = (gw_cli_bytes){0};
+    format = format != GW_CLI_BY_NAME ? format
+             : gw_cli_is_stream(path) ? recognise(&out->file)
+                                      : named(path);
+    if (format == GW_CLI_BY_NAME) {
+        gw_cli_error("%s: neither .npy nor .safetensors; --format f32 reads raw numbers", path);
+    } else {
+        fine = format == GW_CLI_NPY   ? open_npy(path, talk, out)
+               : format == GW_CLI_RAW ? open_f32(path, talk, out)
+                                      : open_safetensors(path, talk, out);
     }
-    bool fine = gw_cli_has_extension(path, "npy")   ? open_npy(path, talk, out)
-                : gw_cli_has_extension(path, "f32") ? open_f32(path, talk, out)
-                                                    : open_safetensors(path, talk, out);
     if (!fine) {
         gw_cli_tensors_close(out);
     }
     return fine;
+}
+
+bool gw_cli_tensors_open(const char *path, gw_cli_format format, int talk, gw_cli_tensors *out)
+{
+    gw_cli_bytes file;
+    *out = (gw_cli_tensors){0};
+    return gw_cli_file_read(path, &file) && gw_cli_tensors_take(path, format, talk, &file, out);
 }
 
 void gw_cli_tensors_close(gw_cli_tensors *tensors)
@@ -195,7 +236,7 @@ void gw_cli_tensors_close(gw_cli_tensors *tensors)
         free(tensors->items[i].storage);
     }
     free(tensors->items);
-    gw_cli_map_close(&tensors->map);
+    gw_cli_bytes_free(&tensors->file);
     *tensors = (gw_cli_tensors){0};
 }
 
@@ -231,12 +272,13 @@ done:
     return fine;
 }
 
-bool gw_cli_tensors_write(const char *path, const gw_cli_tensors *tensors)
+bool gw_cli_tensors_write(const char *path, gw_cli_format format, const gw_cli_tensors *tensors)
 {
-    if (gw_cli_has_extension(path, "safetensors")) {
+    format = format != GW_CLI_BY_NAME ? format : named(path);
+    if (format == GW_CLI_SAFETENSORS || format == GW_CLI_BY_NAME) {
         return write_safetensors(path, tensors);
     }
-    bool npy = gw_cli_has_extension(path, "npy");
+    const bool npy = format == GW_CLI_NPY;
     const char *kind = npy ? ".npy" : ".f32";
     if (tensors->n != 1) {
         gw_cli_error("%s: a %s file holds one tensor, the frame has %zu: use .safetensors", path,

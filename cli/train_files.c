@@ -108,63 +108,36 @@ gw_status gw_cli_folder_sync(const char *path, gw_why *why)
 
 /* ---- files ---- */
 
-static int write_all(int file, const char *bytes, size_t size)
+/* In the words of files.c. */
+static gw_status said(gw_why *why, const char *path, const char *reason)
 {
-    while (size > 0) {
-        const ssize_t done = write(file, bytes, size);
-        if (done < 0 && errno == EINTR) {
-            continue;
-        }
-        if (done <= 0) {
-            return done < 0 ? errno : EIO;
-        }
-        bytes += done;
-        size -= (size_t)done;
-    }
-    return fsync(file) != 0 && errno != EINVAL ? errno : 0;
+    const size_t size = strlen(path), most = 110;
+    return gw_cli_train_fail(why, GW_ERR_SYSTEM, "%s%s: %.130s", size > most ? "..." : "",
+                             path + (size > most ? size - most : 0), reason);
 }
 
 gw_status gw_cli_file_save(const char *path, const void *bytes, size_t size, gw_why *why)
 {
-    const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-    if (file < 0) {
-        return fail(why, path, "cannot write", errno);
-    }
-    int error = write_all(file, bytes, size);
-    if (close(file) != 0 && error == 0) {
-        error = errno;
-    }
-    return error == 0 ? GW_OK : fail(why, path, "cannot write", error);
-}
-
-gw_status gw_cli_file_replace(const char *path, const void *bytes, size_t size, gw_why *why)
-{
-    char beside[GW_CLI_RUN_PATH + 8];
-    if (snprintf(beside, sizeof beside, "%s.new", path) >= (int)sizeof beside) {
-        return fail(why, path, "cannot write", ENAMETOOLONG);
-    }
-    const gw_status status = gw_cli_file_save(beside, bytes, size, why);
-    if (status != GW_OK) {
-        (void)unlink(beside);
-        return status;
-    }
-    return rename(beside, path) == 0 ? GW_OK : fail(why, path, "cannot write", errno);
+    char reason[GW_CLI_FILE_WHY];
+    const struct iovec whole = {(void *)bytes, size};
+    return gw_cli_file_put(path, &whole, 1, true, reason) ? GW_OK : said(why, path, reason);
 }
 
 gw_status gw_cli_file_probe(const char *folder, size_t size, gw_why *why)
 {
-    char path[GW_CLI_RUN_PATH];
-    const gw_status status = gw_cli_path(path, sizeof path, folder, "probe.new", why);
+    char path[GW_CLI_RUN_PATH], reason[GW_CLI_FILE_WHY], *name = NULL;
+    const gw_status status = gw_cli_path(path, sizeof path, folder, "probe", why);
     if (status != GW_OK) {
         return status;
     }
-    const int file = open(path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
+    const int file = gw_cli_file_temporary(path, &name, reason);
     if (file < 0) {
-        return fail(why, folder, "cannot write here", errno);
+        return said(why, folder, reason);
     }
     const int error = posix_fallocate(file, 0, (off_t)size);
     (void)close(file);
-    (void)unlink(path);
+    (void)unlink(name);
+    free(name);
     if (error == 0) {
         return GW_OK;
     }
@@ -175,31 +148,12 @@ gw_status gw_cli_file_probe(const char *folder, size_t size, gw_why *why)
 
 gw_status gw_cli_file_load(const char *path, void **bytes, size_t *size, gw_why *why)
 {
-    struct stat stat_of;
-    char *all = NULL;
-    size_t done = 0;
-    const int file = open(path, O_RDONLY | O_CLOEXEC);
-    if (file < 0) {
-        return fail(why, path, "cannot open", errno);
+    char reason[GW_CLI_FILE_WHY];
+    gw_cli_bytes all;
+    if (!gw_cli_file_get(path, &all, reason)) {
+        return said(why, path, reason);
     }
-    int error = fstat(file, &stat_of) != 0 ? errno : S_ISREG(stat_of.st_mode) ? 0 : EINVAL;
-    if (error == 0) {
-        all = malloc((size_t)stat_of.st_size + 1);
-        error = all ? 0 : ENOMEM;
-    }
-    while (error == 0 && done < (size_t)stat_of.st_size) {
-        const ssize_t got = read(file, all + done, (size_t)stat_of.st_size - done);
-        if (got <= 0 && errno != EINTR) {
-            error = got == 0 ? EIO : errno;
-        }
-        done += got > 0 ? (size_t)got : 0;
-    }
-    (void)close(file);
-    if (error != 0) {
-        free(all);
-        return fail(why, path, "cannot read", error);
-    }
-    *bytes = all;
-    *size = done;
+    *bytes = all.data;
+    *size = all.size;
     return GW_OK;
 }

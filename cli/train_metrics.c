@@ -1,13 +1,11 @@
 /* Figures for a monitor; see train_metrics.h. */
 #include "train_metrics.h"
 
-#include <errno.h>
 #include <inttypes.h>
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "say.h"
 #include "train_files.h"
@@ -172,26 +170,19 @@ static double now(void)
     return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Beside and renamed, so that nobody reads half of it; it need not outlive a crash of the machine. */
+/* A reader never sees half of it. It need not outlive a crash of the machine. */
 static gw_status replace(const gw_cli_metrics *m, const gw_cli_run *run, gw_why *why)
 {
-    char beside[GW_CLI_RUN_PATH];
-    const int n = snprintf(beside, sizeof beside, "%s.new", m->path);
-    FILE *to = n > 0 && (size_t)n < sizeof beside ? fopen(beside, "w") : NULL;
-    if (!to) {
-        return gw_cli_train_fail(why, GW_ERR_SYSTEM, "%.150s: cannot write: %s", m->path,
-                                 n < 0 || (size_t)n >= sizeof beside ? "the path is too long"
-                                                                     : strerror(errno));
+    char *text = NULL, reason[GW_CLI_FILE_WHY] = "out of memory";
+    size_t size = 0;
+    FILE *to = open_memstream(&text, &size);
+    if (to) {
+        gw_cli_metrics_print(run, to);
     }
-    gw_cli_metrics_print(run, to);
-    const bool fine = !ferror(to);
-    if (fclose(to) != 0 || !fine || rename(beside, m->path) != 0) {
-        const int number = errno;
-        (void)unlink(beside);
-        return gw_cli_train_fail(why, GW_ERR_SYSTEM, "%.150s: cannot write: %s", m->path,
-                                 strerror(number));
-    }
-    return GW_OK;
+    const bool fine = to && fclose(to) == 0 &&
+                      gw_cli_file_put(m->path, &(struct iovec){text, size}, 1, false, reason);
+    free(text);
+    return fine ? GW_OK : gw_cli_train_fail(why, GW_ERR_SYSTEM, "%.110s: %.130s", m->path, reason);
 }
 
 gw_status gw_cli_metrics_begin(gw_cli_metrics *m, const gw_cli_run *run, gw_why *why)

@@ -120,7 +120,7 @@ gw_status gw_cli_times_write(const gw_cli_times *p, const rank *r, const char *p
     double *some = calloc(p->n_steps, sizeof *some);
     json_t *job = some ? job_json(p, r, some) : NULL;
     char *text = job ? json_dumps(job, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) : NULL;
-    const gw_status status = text ? gw_cli_file_replace(path, text, strlen(text), why)
+    const gw_status status = text ? gw_cli_file_save(path, text, strlen(text), why)
                                   : gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for a job");
     free(text);
     json_decref(job);

@@ -138,7 +138,7 @@ gw_status gw_cli_run_write(const gw_cli_run *run, gw_why *why)
     if (!text) {
         return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to write run.json");
     }
-    status = gw_cli_file_replace(path, text, strlen(text), why);
+    status = gw_cli_file_save(path, text, strlen(text), why);
     free(text);
     return status;
 }

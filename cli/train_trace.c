@@ -115,7 +115,7 @@ gw_status gw_cli_tracer_write(const gw_cli_tracer *tracer, const rank *r, const 
     }
     json_t *trace = json_pack("{s:s, s:o}", "displayTimeUnit", "ms", "traceEvents", events);
     char *text = trace ? json_dumps(trace, JSON_INDENT(1) | JSON_REAL_PRECISION(12)) : NULL;
-    const gw_status status = text ? gw_cli_file_replace(path, text, strlen(text), why)
+    const gw_status status = text ? gw_cli_file_save(path, text, strlen(text), why)
                                   : gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for a trace");
     free(text);
     json_decref(trace);

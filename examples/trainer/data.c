@@ -1,12 +1,16 @@
+#define _POSIX_C_SOURCE 200809L
 #include "data.h"
 
 #include "fail.h"
 #include "random.h"
 
 #include <errno.h>
+#include <fcntl.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 static gw_status read_all(FILE *file, const char *path, unsigned char **bytes, size_t *size,
                           gw_why *why)
@@ -40,7 +44,14 @@ static gw_status read_all(FILE *file, const char *path, unsigned char **bytes, s
 gw_status data_read_file(const char *path, const char *hint, unsigned char **bytes, size_t *size,
                          gw_why *why)
 {
-    FILE *file = fopen(path, "rb");
+    struct stat stat_of;
+    /* not blocking: the open of a pipe would wait for a writer */
+    const int number = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+    if (number >= 0 && (fstat(number, &stat_of) != 0 || !S_ISREG(stat_of.st_mode))) {
+        (void)close(number);
+        return trainer_fail(why, GW_ERR_SYSTEM, "%s: not a regular file", path);
+    }
+    FILE *file = number >= 0 ? fdopen(number, "rb") : NULL;
     if (file == NULL) {
         return trainer_fail(why, GW_ERR_SYSTEM, "%s: %s; %s", path, strerror(errno), hint);
     }

@@ -49,8 +49,15 @@ GW_API gw_status gw_frame_seal(void *frame, size_t capacity, const gw_frame_info
                                const gw_segment *segments, size_t n, size_t *bytes, gw_why *why);
 
 /* Checks everything a header claims, its own hash and, where there are, the payloads' hashes.
- * Afterwards gw_frame_segment of the same bytes cannot read out of bounds. */
+ * Afterwards gw_frame_segment of the same bytes cannot read out of bounds.
+ *
+ * A short frame may stand for many elements. The frame is refused with GW_ERR_CAPACITY if all its
+ * segments together decode to more bytes (elements times element size) than the limit. gw_frame_open
+ * takes the default: 1 GiB, or 64 times the frame's size where that is larger. gw_frame_open_limited
+ * takes max_bytes: 0 is the default, UINT64_MAX no limit. */
 GW_API gw_status gw_frame_open(const void *frame, size_t size, gw_frame_info *info, gw_why *why);
+GW_API gw_status gw_frame_open_limited(const void *frame, size_t size, uint64_t max_bytes,
+                                       gw_frame_info *info, gw_why *why);
 /* Walks the segments in order: start with a zeroed cursor, which each call moves on. Names point
  * into `frame`. Only for bytes that gw_frame_open accepted; GW_ERR_RANGE after the last segment. */
 typedef struct gw_frame_cursor {

@@ -333,7 +333,28 @@ static gw_status check_payload(const uint8_t *frame, size_t size, uint64_t at, c
     return GW_OK;
 }
 
+/* What a frame of `size` bytes may decode to where the caller gives no limit. */
+static uint64_t default_limit(size_t size)
+{
+    const uint64_t least = (uint64_t)1 << 30;
+    return size > least / 64 ? (uint64_t)size * 64 : least;
+}
+
+static gw_status check_expanded(uint64_t expanded, uint64_t limit, gw_why *why)
+{
+    return expanded <= limit ? GW_OK
+                             : gw_fail(why, GW_ERR_CAPACITY,
+                                       "the frame decodes to %llu bytes; the limit is %llu bytes",
+                                       (unsigned long long)expanded, (unsigned long long)limit);
+}
+
 gw_status gw_frame_open(const void *frame, size_t size, gw_frame_info *info, gw_why *why)
+{
+    return gw_frame_open_limited(frame, size, 0, info, why);
+}
+
+gw_status gw_frame_open_limited(const void *frame, size_t size, uint64_t max_bytes,
+                                gw_frame_info *info, gw_why *why)
 {
     const uint8_t *f = frame;
     gw_frame_info read = {0};
@@ -348,7 +369,7 @@ gw_status gw_frame_open(const void *frame, size_t size, gw_frame_info *info, gw_
     if (size % 8 != 0) {
         return gw_fail(why, GW_ERR_CORRUPT, "the frame's length is not a multiple of 8");
     }
-    uint64_t entry_at = HEADER, payload_at = header, hash = 0;
+    uint64_t entry_at = HEADER, payload_at = header, hash = 0, expanded = 0;
     for (uint64_t i = 0; i < read.segments; i++) {
         gw_segment s = {0};
         gw_why inner = {""};
@@ -364,13 +385,18 @@ gw_status gw_frame_open(const void *frame, size_t size, gw_frame_info *info, gw_
             return in_segment(status, i, &inner, why);
         }
         payload_at = align8(payload_at + s.payload_bytes);
+        const uint64_t bytes = s.count * gw_dtype_size(s.dtype); /* below 2^51 */
+        expanded = bytes > UINT64_MAX - expanded ? UINT64_MAX : expanded + bytes;
     }
     if (entry_at != header || payload_at != size) {
         return gw_fail(why, GW_ERR_CORRUPT, "bytes are left over behind the last %s",
                        entry_at != header ? "entry" : "payload");
     }
-    *info = read;
-    return GW_OK;
+    status = check_expanded(expanded, max_bytes != 0 ? max_bytes : default_limit(size), why);
+    if (status == GW_OK) {
+        *info = read;
+    }
+    return status;
 }
 
 gw_status gw_frame_segment(const void *frame, size_t size, gw_frame_cursor *cursor, gw_segment *out,

@@ -173,13 +173,26 @@ static void require_canonical(const uint8_t *frame, size_t size, const gw_frame_
     fuzz_release(&again);
 }
 
+/* What a frame decodes to is what its limit is compared with. */
+static void require_limit(const uint8_t *frame, size_t size, uint64_t expanded)
+{
+    const uint64_t least = (uint64_t)1 << 30, usual = size > least / 64 ? 64 * size : least;
+    gw_frame_info info;
+    gw_why why = {""};
+    const gw_status status = gw_frame_open(frame, size, &info, &why);
+    REQUIRE(status == (expanded <= usual ? GW_OK : GW_ERR_CAPACITY));
+    REQUIRE(expanded == 0 || gw_frame_open_limited(frame, size, expanded, &info, NULL) == GW_OK);
+    REQUIRE(expanded < 2 ||
+            gw_frame_open_limited(frame, size, expanded - 1, &info, &why) == GW_ERR_CAPACITY);
+}
+
 static void walk(const uint8_t *frame, size_t size, const gw_frame_info *info)
 {
     const uint64_t header = get(frame + 12, 4);
     gw_segment *segments = calloc((size_t)info->segments + 1, sizeof *segments);
     gw_frame_cursor cursor = {0};
     gw_why why = {""};
-    uint64_t payload_at = header;
+    uint64_t payload_at = header, expanded = 0;
     REQUIRE(segments != NULL && info->segments <= size / ENTRY && info->bytes == size);
     for (uint32_t i = 0; i < info->segments; i++) {
         gw_segment *s = &segments[i];
@@ -188,11 +201,13 @@ static void walk(const uint8_t *frame, size_t size, const gw_frame_info *info)
         REQUIRE(s->payload_at == payload_at);
         payload_at = gw_frame_next((size_t)(s->payload_at + s->payload_bytes));
         decode_segment(frame, s);
+        expanded += s->count * gw_dtype_size(s->dtype); /* at most 2^14 segments of 2^51 */
     }
     REQUIRE(payload_at == size && why.text[0] == '\0');
     gw_segment none;
     REQUIRE(gw_frame_segment(frame, size, &cursor, &none, &why) == GW_ERR_RANGE);
     require_canonical(frame, size, info, segments);
+    require_limit(frame, size, expanded);
     free(segments);
 }
 
@@ -211,7 +226,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     memset(&info, 0x77, sizeof info);
     const gw_frame_info before = info;
     gw_why why = {""};
-    if (gw_frame_open(frame.data, frame.size, &info, &why) == GW_OK) {
+    if (gw_frame_open_limited(frame.data, frame.size, UINT64_MAX, &info, &why) == GW_OK) {
         REQUIRE(why.text[0] == '\0');
         walk(frame.data, frame.size, &info);
     } else {

@@ -166,6 +166,28 @@ static gw_segment segment(const char *spec, gw_dtype dtype, const char *name, ui
     return s;
 }
 
+/* 16 bytes of adacomp that say "all NaN" of 2^48 - 1 elements; the header's hash is made right by the target. */
+static void bomb(void)
+{
+    static const uint64_t most = ((uint64_t)1 << 48) - 1;
+    static const double params[3] = {500, 2, 0};
+    static const uint8_t zeros[64];
+    bytes *b = &scratch;
+    b->size = 0;
+    add_int(b, 1, 1);
+    add(b, "GWF\x1A\1\0\0\0\1\0\0\0\x88\0\0\0\x98", 17);
+    add(b, zeros, 64 - 17);
+    add(b, "\5\1\1\3", 4);
+    add_int(b, 0, 4);
+    add_int(b, most, 8);
+    add_int(b, 16, 8);
+    add(b, zeros, 16);
+    add_int(b, most, 8);
+    add(b, params, sizeof params);
+    add(b, "\2\0\0\0\0\0\xC0\x7F\0\0\0\0\0\0\0", 16);
+    save("frame", b, "bomb");
+}
+
 static void frames(void)
 {
     char name[256];
@@ -193,6 +215,7 @@ static void frames(void)
     frame_of(all, 3, GW_FRAME_HASHED, 7, "three-repaired");
     frame_of(all, 3, 0, 15, "three-unhashed-unaligned");
     frame_of(&all[1], 1, 0, 3, "empty");
+    bomb();
     frame_of(&blocks, 1, 0, 3, "two-blocks");
     bytes *b = &scratch; /* the last frame cut short */
     b->size = 100;

@@ -437,11 +437,11 @@ def case_metrics(work, images):
     # of several runs it is about the one under way; what cannot be written is said before the first step
     run(*command(images, "--steps", 3, "--compare", "dense,sign", "--out", work / "two", "--metrics", work / "two.prom", "-q"))
     assert_figures(work / "two.prom", work / "two" / "sign-seed5")
-    for wrong in (work / "nowhere" / "m.prom", work):
+    for wrong, words in ((work / "nowhere" / "m.prom", "cannot write"), (work, "is there and is not a regular file")):
         said = run(*command(images, "--steps", 3, "--out", work / "wrong", "--metrics", wrong), status=1)
-        assert f"{wrong}: cannot write" in said.stderr and "step " not in said.stderr, said.stderr
+        assert f"{wrong}: {words}" in said.stderr and "step " not in said.stderr, said.stderr
         shutil.rmtree(work / "wrong")
-        assert not pathlib.Path(f"{wrong}.new").exists()
+        assert not list(wrong.parent.glob(f"{wrong.name}.*.tmp"))
     # the reader of this test is no yes-man
     good = (work / "two.prom").read_text()
     for wrong in (good[:-1], good + "x 1\n", good.replace("# TYPE gradwire_loss gauge\n", ""), good + good, good.replace('"} ', '",} ', 1),

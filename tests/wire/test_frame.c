@@ -296,6 +296,64 @@ static void a_writer_is_told_what_is_wrong(void **state)
     assert_int_equal(gw_frame_begin(&s, 1, &at, &why), GW_ERR_RANGE);
 }
 
+/* `n` segments whose payloads of 16 bytes say "all NaN" of `count` elements each (adacomp, form 2). */
+static made make_bomb(size_t n, uint64_t count)
+{
+    made f = {.size = 0};
+    gw_segment s[4] = {{.name = NULL}};
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        s[i] = (gw_segment){.dtype = GW_F32, .count = count, .n_dims = 1, .dims = {count}};
+        s[i].params = params_of("adacomp");
+    }
+    assert_int_equal(gw_frame_begin(s, n, &at, NULL), GW_OK);
+    for (size_t i = 0; i < n; i++) {
+        f.bytes[at] = 2;
+        gw_put_u32(f.bytes + at + 4, 0x7FC00000);
+        s[i].payload_at = at;
+        s[i].payload_bytes = 16;
+        at = gw_frame_next(at + 16);
+    }
+    const gw_frame_info info = {.flags = GW_FRAME_HASHED};
+    assert_int_equal(gw_frame_seal(f.bytes, MAX_FRAME, &info, s, n, &f.size, NULL), GW_OK);
+    return f;
+}
+
+static gw_status open_limited(const made *f, uint64_t limit, gw_why *why)
+{
+    gw_frame_info info;
+    return gw_frame_open_limited(f->bytes, f->size, limit, &info, why);
+}
+
+static void a_frame_is_not_larger_than_allowed(void **state)
+{
+    (void)state;
+    const uint64_t gib = (uint64_t)1 << 30, most = ((uint64_t)1 << 48) - 1;
+    gw_why why = {""};
+    made f = make_bomb(1, gib / 4);
+    assert_in_range(f.size, 1, 200);
+    assert_int_equal(gw_frame_open(f.bytes, f.size, &(gw_frame_info){0}, &why), GW_OK);
+    assert_int_equal(open_limited(&f, 0, &why), GW_OK);
+    assert_int_equal(open_limited(&f, gib - 1, &why), GW_ERR_CAPACITY);
+    f = make_bomb(1, gib / 4 + 1);
+    assert_int_equal(gw_frame_open(f.bytes, f.size, &(gw_frame_info){0}, &why), GW_ERR_CAPACITY);
+    assert_non_null(strstr(why.text, "1073741828 bytes"));
+    assert_non_null(strstr(why.text, "limit is 1073741824 bytes"));
+    assert_int_equal(open_limited(&f, gib + 4, &why), GW_OK);
+    /* a sum over segments, which neither of them exceeds alone */
+    f = make_bomb(3, gib / 8);
+    assert_int_equal(open_limited(&f, 0, &why), GW_ERR_CAPACITY);
+    assert_int_equal(open_limited(&f, gib / 2 * 3, &why), GW_OK);
+    f = make_bomb(4, most);
+    assert_int_equal(open_limited(&f, 0, &why), GW_ERR_CAPACITY);
+    assert_int_equal(open_limited(&f, UINT64_MAX, &why), GW_OK);
+    assert_int_equal(open_limited(&f, 16 * most - 1, &why), GW_ERR_CAPACITY);
+    /* an honest frame of bf16 numbers is under 64 times its size, whatever that is */
+    f = make_frame(GW_FRAME_HASHED);
+    assert_int_equal(open_limited(&f, 803, &why), GW_ERR_CAPACITY); /* 200 + 1 of fp32, no bf16 */
+    assert_int_equal(open_limited(&f, 804, &why), GW_OK);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -306,6 +364,7 @@ int main(void)
         cmocka_unit_test(padding_is_looked_at),
         cmocka_unit_test(corrupt_payloads_leave_the_output_alone),
         cmocka_unit_test(a_writer_is_told_what_is_wrong),
+        cmocka_unit_test(a_frame_is_not_larger_than_allowed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
