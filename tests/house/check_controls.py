@@ -65,6 +65,11 @@ FAULTS = [
      "*seconds = fmax(u->probe_said[2 * (size_t)r], *seconds);", "*seconds = own[0];", "step_auto"),
     ("a burst of NaN stays compressed", "src/step/auto_watch.c", "if (w->bad >= BAD_STEPS) {", "if (0) {", "step_auto"),
     ("a rank that chose another plan goes unseen", "src/step/agree.c", "return differ ?", "return 0 && differ ?", "step_agree"),
+    ("copies stay although a rank that keeps one is lost", "src/feedback/load.c", "l->store->world && !l->some_lost;", "l->store->world;", "step_lost"),
+    ("what ranks keep equal is dropped with a lost rank", "src/feedback/load.c", "(was_residual && (record->point & GW_FEEDBACK_COPY) != 0)) {",
+     "(was_residual && (record->point & (GW_FEEDBACK_COPY | GW_FEEDBACK_SHARED)) != 0)) {", "step_lost"),
+    ("of several checkpoints one counts", "src/feedback/load.c", "l->sources[found++] = theirs->records[j].numbers;",
+     "l->sources[0] = theirs->records[j].numbers, found = 1;", "feedback_lost"),
 ]
 
 
