@@ -303,6 +303,7 @@ static gw_status train_one(session *s, size_t i, const gw_cli_run_config *asked,
                          .progress = {.on = on, .terminal = on && isatty(STDERR_FILENO)},
                          .metrics = {.path = s->options.metrics},
                          .stop = &stop_asked,
+                         .drop = s->options.missing && strcmp(s->options.missing, "drop") == 0,
                          .plan = run->config.plan ? &s->plan : NULL,
                          .profile = s->options.profile,
                          .trace = s->options.trace};
@@ -363,7 +364,7 @@ static int train_all(session *s, const gw_cli_run_config *common)
             s->runs[i].config = s->runs[i].read ? s->runs[i].config : config;
             status = train_one(s, i, &config, &why);
         }
-        if (s->runs[i].state && strcmp(s->runs[i].state, "interrupted") == 0) {
+        if (status == GW_OK && strcmp(s->runs[i].state, "interrupted") == 0) {
             return INTERRUPTED;
         }
     }

@@ -322,30 +322,76 @@ static gw_status in_file(const char *path, gw_status status, gw_why *why)
                              words.text);
 }
 
-static gw_status load_residuals(const place *p, rank *r, gw_why *why)
+gw_status gw_cli_checkpoint_has(const char *folder, uint64_t step, uint32_t whose, const char *what,
+                                bool *there, gw_why *why)
+{
+    char path[GW_CLI_RUN_PATH];
+    place p;
+    gw_status status = place_of(folder, step, "", &p, why);
+    if (status == GW_OK) {
+        status = rank_path(&p, whose, what, path, sizeof path, why);
+    }
+    if (status == GW_OK) {
+        *there = access(path, F_OK) == 0 || errno != ENOENT; /* else reading says what is wrong */
+    }
+    return status;
+}
+
+/* Where a rank's residuals are lost, those that ranks keep equal begin anew on all ranks. */
+static gw_status load_surviving(const gw_feedback_blob *blob, const rank *r, double *norm,
+                                gw_why *why)
+{
+    gw_status status = gw_feedback_checkpoint_norm(blob->bytes, blob->size, norm, why);
+    if (status == GW_OK) {
+        status = gw_feedback_load_surviving(gw_step_feedback(r->step), r->comm->ranks, blob, 1,
+                                            NULL, why);
+    }
+    return status;
+}
+
+/* A damaged file is not a lost one: whoever wants to drop it says so. */
+static gw_status damaged(gw_status status, gw_why *why)
+{
+    if (status != GW_ERR_CHECKSUM && status != GW_ERR_CORRUPT && status != GW_ERR_TRUNCATED) {
+        return status;
+    }
+    const gw_why words = *why;
+    return gw_cli_train_fail(why, status,
+                             "%.180s; to go on without it, remove the file and pass --missing drop",
+                             words.text);
+}
+
+static gw_status load_residuals(const place *p, const gw_cli_lost *lost, rank *r, double *norm,
+                                gw_why *why)
 {
     char path[GW_CLI_RUN_PATH];
     void *bytes = NULL;
     size_t size = 0;
+    if (lost->own) {
+        return GW_OK; /* zeros, as they are in a new step */
+    }
     gw_status status = rank_path(p, r->comm->rank, "residuals", path, sizeof path, why);
     if (status == GW_OK) {
         status = gw_cli_file_load(path, &bytes, &size, why);
     }
+    const gw_feedback_blob blob = {bytes, size};
+    gw_feedback_told told = {0};
     if (status == GW_OK) {
-        const gw_feedback_blob blob = {bytes, size};
-        gw_feedback_told told;
-        status = gw_feedback_load(gw_step_feedback(r->step), r->comm->ranks, &blob, 1, &told, why);
-        status = in_file(path, status, why);
-        if (status == GW_OK && (told.adopted != 0 || told.at_zero != 0)) {
-            status = gw_cli_train_fail(why, GW_ERR_DISAGREE, "%.120s is of another plan: %.100s",
-                                       path, told.text);
-        }
+        gw_feedback *store = gw_step_feedback(r->step);
+        status = lost->n != 0 ? load_surviving(&blob, r, norm, why)
+                              : gw_feedback_load(store, r->comm->ranks, &blob, 1, &told, why);
+        status = damaged(in_file(path, status, why), why);
+    }
+    if (status == GW_OK && (told.adopted != 0 || told.at_zero != 0)) {
+        status = gw_cli_train_fail(why, GW_ERR_DISAGREE, "%.120s is of another plan: %.100s", path,
+                                   told.text);
     }
     free(bytes);
     return status;
 }
 
-gw_status gw_cli_checkpoint_load_levels(const char *folder, uint64_t step, rank *r, gw_why *why)
+gw_status gw_cli_checkpoint_load_levels(const char *folder, uint64_t step, uint32_t whose, rank *r,
+                                        gw_why *why)
 {
     char path[GW_CLI_RUN_PATH];
     place p;
@@ -353,7 +399,7 @@ gw_status gw_cli_checkpoint_load_levels(const char *folder, uint64_t step, rank 
     size_t size = 0;
     gw_status status = place_of(folder, step, "", &p, why);
     if (status == GW_OK) {
-        status = rank_path(&p, r->comm->rank, "levels", path, sizeof path, why);
+        status = rank_path(&p, whose, "levels", path, sizeof path, why);
     }
     if (status == GW_OK) {
         status = gw_cli_file_load(path, &bytes, &size, why);
@@ -368,7 +414,8 @@ gw_status gw_cli_checkpoint_load_levels(const char *folder, uint64_t step, rank 
     return status;
 }
 
-gw_status gw_cli_checkpoint_load(const char *folder, uint64_t step, rank *r, gw_why *why)
+gw_status gw_cli_checkpoint_load(const char *folder, uint64_t step, const gw_cli_lost *lost,
+                                 rank *r, double *norm, gw_why *why)
 {
     char path[GW_CLI_RUN_PATH];
     place p;
@@ -385,5 +432,5 @@ gw_status gw_cli_checkpoint_load(const char *folder, uint64_t step, rank *r, gw_
         status = in_file(path, gw_cli_weights_unpack(r, step, frame, size, why), why);
     }
     free(frame);
-    return status == GW_OK ? load_residuals(&p, r, why) : status;
+    return status == GW_OK ? load_residuals(&p, lost, r, norm, why) : status;
 }

@@ -3,6 +3,7 @@
 #define GW_CLI_TRAIN_CHECKPOINT_H
 
 #include "rank.h"
+#include "train_lost.h"
 #include "train_run.h"
 
 /* What a checkpoint says of the run beside its numbers: how often it tests, samples and writes checkpoints. */
@@ -22,9 +23,15 @@ gw_status gw_cli_checkpoint_save(const gw_cli_run *run, const gw_cli_pace *pace,
 gw_status gw_cli_checkpoint_read(const char *folder, uint64_t step, gw_cli_pace *pace,
                                  uint64_t *bytes, uint64_t *dense_bytes, size_t n_layers,
                                  gw_why *why);
-/* One rank's levels, of a run that chooses them: before gw_step_agree and the rest. */
-gw_status gw_cli_checkpoint_load_levels(const char *folder, uint64_t step, rank *r, gw_why *why);
-/* One rank's part of a run that goes on, after rank_create with first_step = step. */
-gw_status gw_cli_checkpoint_load(const char *folder, uint64_t step, rank *r, gw_why *why);
+/* Whether the checkpoint has this file of the rank: "residuals" or "levels". */
+gw_status gw_cli_checkpoint_has(const char *folder, uint64_t step, uint32_t whose, const char *what,
+                                bool *there, gw_why *why);
+/* The levels of rank `whose`, of a run that chooses them: before gw_step_agree and the rest. */
+gw_status gw_cli_checkpoint_load_levels(const char *folder, uint64_t step, uint32_t whose, rank *r,
+                                        gw_why *why);
+/* One rank's part of a run that goes on, after rank_create with first_step = step. If residuals are lost, *norm becomes that
+ * of this rank's. */
+gw_status gw_cli_checkpoint_load(const char *folder, uint64_t step, const gw_cli_lost *lost,
+                                 rank *r, double *norm, gw_why *why);
 
 #endif

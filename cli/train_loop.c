@@ -19,7 +19,8 @@ typedef struct seat {
     gw_cli_sampler sampler; /* rank 0's */
     gw_cli_times profile;   /* rank 0's */
     gw_cli_tracer tracer;   /* rank 0's */
-    uint64_t saved;         /* steps of the last checkpoint; UINT64_MAX: none */
+    gw_cli_lost lost;
+    uint64_t saved; /* steps of the last checkpoint; UINT64_MAX: none */
 } seat;
 
 rank_config gw_cli_rank_config(const gw_cli_run_config *c, uint64_t first_step)
@@ -83,9 +84,17 @@ static gw_status open_seat(seat *s, gw_comm *comm, gw_why *why)
     if (status != GW_OK) {
         return status; /* the others may be in the middle of theirs: no word with them here */
     }
-    if (t->resumed && (gw_cli_run_adapts(t->run) ||
-                       gw_cli_run_is_auto(t->run))) { /* first the levels, then residuals of them */
-        status = gw_cli_checkpoint_load_levels(t->run->folder, t->first_step, s->rank, why);
+    const bool chooses = gw_cli_run_adapts(t->run) || gw_cli_run_is_auto(t->run);
+    const char *folder = t->run->folder;
+    if (t->resumed) {
+        status = gw_cli_lost_find(&s->lost, folder, t->first_step, chooses, t->drop, s->rank, why);
+        if (status != GW_OK) {
+            return status;
+        }
+    }
+    if (t->resumed && chooses) { /* first the levels, then residuals of them */
+        status =
+            gw_cli_checkpoint_load_levels(folder, t->first_step, s->lost.levels_of, s->rank, why);
         status = gw_cli_train_agree(comm, status, why);
         if (status == GW_OK) {
             status = gw_step_agree(s->rank->step, why);
@@ -95,7 +104,15 @@ static gw_status open_seat(seat *s, gw_comm *comm, gw_why *why)
         }
     }
     if (t->resumed) {
-        status = gw_cli_checkpoint_load(t->run->folder, t->first_step, s->rank, why);
+        double norm = 0;
+        status = gw_cli_checkpoint_load(folder, t->first_step, &s->lost, s->rank, &norm, why);
+        if (s->lost.n != 0) {
+            status = gw_cli_train_agree(comm, status, why);
+            status = status == GW_OK ? gw_cli_lost_gather(&s->lost, norm, s->rank, why) : status;
+        }
+        if (s->lost.n != 0 && status != GW_OK) {
+            return status;
+        }
     }
     if (status == GW_OK && s->run) {
         status = gw_cli_describe_layers(s->run, s->rank, why);
@@ -183,6 +200,7 @@ static gw_status after_step(seat *s, const rank_stats *stats, bool sampled, gw_w
     gw_status status = GW_OK;
     if (s->run) {
         status = note_step(s->run, s->rank, stats, why);
+        gw_cli_lost_print(&s->lost, s->rank, stats->step + 1, &s->training->progress);
         if (status == GW_OK && s->training->trace) {
             status = gw_cli_tracer_add(&s->tracer, s->rank, stats, why);
         }
@@ -213,7 +231,7 @@ static gw_status run_steps(seat *s, uint64_t *done, bool *stopped, gw_why *why)
         const bool sampled = is_due(t->pace.sample, step);
         rank_stats stats;
         s->rank->wants_stop = atomic_load(t->stop) != 0;
-        s->rank->kept = sampled ? s->sampler.gradients : NULL;
+        s->rank->kept = sampled && s->run ? s->sampler.gradients : s->lost.gradients;
         status = rank_step(s->rank, &stats, why);
         if (status != GW_OK) {
             break;
@@ -288,6 +306,7 @@ gw_status gw_cli_train_rank(gw_cli_training *t, gw_comm *comm, gw_why *why)
             (void)gw_cli_run_write(s.run, &other); /* the first failure is the one to tell */
         }
     }
+    gw_cli_lost_close(&s.lost);
     gw_cli_sampler_close(&s.sampler);
     gw_cli_times_free(&s.profile);
     gw_cli_tracer_free(&s.tracer);

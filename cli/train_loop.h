@@ -13,6 +13,7 @@ typedef struct gw_cli_training {
     gw_cli_run *run; /* rank 0 writes it, the others read folder and config */
     const dataset *data;
     gw_cli_pace pace;
+    bool drop;    /* go on without residuals that are lost */
     bool resumed; /* there is a checkpoint to go on from, of so many steps: */
     uint64_t first_step;
     gw_cli_progress progress;

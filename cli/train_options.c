@@ -66,6 +66,8 @@ static const gw_cli_option OPTIONS[] = {
      "steps between checkpoints; 0 at start and end only (as --every)"},
     {"resume", 0, GW_CLI_TEXT, offsetof(values, resume), "RUN",
      "go on with a run, bit for bit, from its last checkpoint"},
+    {"missing", 0, GW_CLI_TEXT, offsetof(values, missing), "drop",
+     "of --resume: go on if residuals of ranks are lost; theirs begin at zero (error)"},
     {"compare", 0, GW_CLI_TEXTS, offsetof(values, compare), "SPEC,...",
      "one run for each, from the same start; may be given again"},
     {"seeds", 0, GW_CLI_U64, offsetof(values, seeds), "N",
@@ -282,6 +284,10 @@ static int check(const gw_cli_engine *engine, const gw_cli_args *args, const val
     }
     if (v->out && v->resume) {
         return gw_cli_misuse(&PAGE, "--resume goes on in its own folder: --out is not for it");
+    }
+    if (v->missing &&
+        (!v->resume || (strcmp(v->missing, "drop") != 0 && strcmp(v->missing, "error") != 0))) {
+        return gw_cli_misuse(&PAGE, "--missing is of --resume, and takes error or drop");
     }
     if (v->seeds == 0 || (given(v->seeds) && v->seeds > 1000)) {
         return gw_cli_misuse(&PAGE, "--seeds takes 1 to 1000");

@@ -9,7 +9,8 @@
 
 typedef struct gw_cli_train_options {
     const char *model, *spec, *route, *optimiser, *schedule, *images, *text, *out, *resume;
-    const char *adapt; /* families */
+    const char *missing; /* of --resume: "error" or "drop" */
+    const char *adapt;   /* families */
     const char *plan, *profile, *trace, *metrics;
     const char *target_text;
     gw_cli_texts compare;

@@ -100,6 +100,13 @@ void gw_cli_progress_test(gw_cli_progress *p, const gw_cli_run *run)
     }
 }
 
+void gw_cli_progress_note(const gw_cli_progress *p, const char *text)
+{
+    if (p->on) {
+        (void)fprintf(stderr, "%sgradwire: %s%s\n", p->terminal ? "\r\033[K" : "", p->label, text);
+    }
+}
+
 void gw_cli_progress_end(gw_cli_progress *p)
 {
     if (p->on && p->terminal) {

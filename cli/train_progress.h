@@ -17,6 +17,8 @@ void gw_cli_progress_begin(gw_cli_progress *p, const gw_cli_run *run);
 void gw_cli_progress_step(gw_cli_progress *p, const gw_cli_run *run);
 /* After a test. */
 void gw_cli_progress_test(gw_cli_progress *p, const gw_cli_run *run);
+/* A line of its own: "gradwire: TEXT". */
+void gw_cli_progress_note(const gw_cli_progress *p, const char *text);
 /* Ends the line of a terminal. */
 void gw_cli_progress_end(gw_cli_progress *p);
 

@@ -144,6 +144,17 @@ typedef struct gw_feedback_told {
 GW_API gw_status gw_feedback_load(gw_feedback *store, uint32_t old_world,
                                   const gw_feedback_blob *blobs, size_t n, gw_feedback_told *told,
                                   gw_why *why);
+/* The same when checkpoints of some old ranks are lost: `blobs` may lack ranks, and their residuals begin at zero. If one
+ * rank's checkpoint is lost, every rank of the job calls this, also a rank that misses none: equal residuals of several
+ * ranks (GW_FEEDBACK_SHARED) cannot stay equal, and are handed over as in another world size. A damaged checkpoint is an
+ * error here too: leave it out to drop it. */
+GW_API gw_status gw_feedback_load_surviving(gw_feedback *store, uint32_t old_world,
+                                            const gw_feedback_blob *blobs, size_t n,
+                                            gw_feedback_told *told, gw_why *why);
+/* How large the residuals of a checkpoint are: the square root of the sum of squares of all residuals and orphans. Copies
+ * (GW_FEEDBACK_COPY) do not count. The unit is that of one rank's gradient, and of the sum over ranks. */
+GW_API gw_status gw_feedback_checkpoint_norm(const void *bytes, size_t size, double *norm,
+                                             gw_why *why);
 
 #ifdef __cplusplus
 }

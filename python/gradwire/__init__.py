@@ -14,6 +14,7 @@ import sys
 import torch.distributed as dist
 
 from . import plan as _plan
+from . import state as _state
 from .groups import gather, say_together
 from .library import GradwireError, version
 from .session import Session, spare_threads
@@ -145,26 +146,16 @@ def state_dict(model=None):
     return state
 
 
-def load_state_dict(state, model=None):
+def load_state_dict(state, model=None, *, missing="error"):
     """All ranks. `state` is what this rank saved; or, if the number of ranks was another, a list of all ranks' states,
-    which are dealt out so that nothing is lost. Returns what was done, in words."""
-    session = _find(model).session
-    states = state if isinstance(state, (list, tuple)) else [state]
+    which are dealt out so that nothing is lost. Returns what was done, in words.
 
-    def prepare():
-        for i, s in enumerate(states):
-            if not isinstance(s, dict) or s.get("format") != "gradwire.state/1":
-                raise GradwireError(f"state {i} is not one of gradwire's")
-            if s["world"] != states[0]["world"] or s["step"] != states[0]["step"]:
-                raise GradwireError(f"state {i} is of step {s['step']} of {s['world']} ranks, the first of step "
-                                    f"{states[0]['step']} of {states[0]['world']}")
-        if not isinstance(state, (list, tuple)) and state["world"] == session.ranks and state["rank"] != session.rank:
-            raise GradwireError(f"rank {session.rank} was given what rank {state['rank']} saved")
-
-    say_together(session.group, prepare)
-    own = next((s for s in states if s["world"] == session.ranks and s["rank"] == session.rank), {})
-    return session.load(states[0]["world"], states[0]["step"], {s["rank"]: s["residuals"] for s in states},
-                        own.get("levels") if session.chooser is not None else None)  # other ranks: levels begin with the default
+    missing   "drop": go on without the states that are gone with their machines. They are left out of the list, or are None. Their
+              residuals begin at zero, and all others are kept. One line says whose were lost, and how large the others are compared
+              with the next gradient; stats()["lost"] has the same. A damaged state is an error: leave it out to drop it
+    """
+    attached = _find(model)
+    return _state.load(attached.session, state, missing, attached.quiet)
 
 
 def tell_loss(loss, model=None):
@@ -189,6 +180,8 @@ def stats(model=None, layers=False):
              **attached.session.where()}
     if attached.session.chooser is not None:
         found[attached.session.chooser] = attached.session.last_choice()
+    if attached.session.lost is not None:
+        found["lost"] = attached.session.lost.stats()
     if layers:
         found["layers"] = attached.session.stats_of_layers()
     return found

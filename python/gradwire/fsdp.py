@@ -11,7 +11,7 @@ from ctypes import byref
 
 from . import plan
 from .ddp import clean
-from .groups import say_together
+from .groups import gather, say_together
 from .library import FLAG_ROUNDS, FLAG_WANTS_FEEDBACK, GradwireError, lib, parse_params
 from .session import Session, Totals, make_carrier
 
@@ -103,6 +103,8 @@ class ReduceScatter:
         rows = input_tensor.view(self.world, self.row)
         for buffer, there, here in self._places():
             buffer[:, there].copy_(rows[:, here])
+        for buffer in self._staging:
+            self.session.measure(buffer)
         self.session.run([buffer.data_ptr() for buffer in self._staging])
         for buffer, there, here in self._places():
             output_tensor[here].copy_(buffer[self.rank, there] if divisor == 1 else buffer[self.rank, there] / divisor)
@@ -141,6 +143,7 @@ class Fsdp:
     """All of an attached module. To others it looks like one session."""
 
     chooser = None  # every group of layers would have a budget of its own
+    lost = None
 
     def __init__(self, module, what, rules, dense_below, residual, replicas, options):
         found = groups_of(module)
@@ -212,12 +215,26 @@ class Fsdp:
     def save(self):
         return [(session.number, session.save()) for session in self._sessions]
 
-    def load(self, world, number, blobs, _levels):
+    def check_world(self, world):
         if world != self.ranks:
             raise GradwireError(f"saved by {world} ranks, loaded by {self.ranks}: shards of residuals cannot be dealt out anew yet")
-        for session, (own_number, blob) in zip(self._sessions, blobs[self.rank]):
-            session.load(session.ranks, own_number, {session.rank: blob})
+
+    def norm_of(self, residuals):
+        """Of what one rank saved; what hybrid sharding keeps of means is only checked."""
+        norms = [session.norm_of(blob) for session, (_, blob) in zip(self._sessions, residuals)]
+        return sum(norm * norm for norm in norms[:len(self._scatters)]) ** 0.5
+
+    def load(self, world, number, blobs, _levels, some_lost=False):
+        own = blobs.get(self.rank)
+        numbers = [n for n, _ in own] if own is not None else None
+        if some_lost:  # ranks are in the same step
+            numbers = next(n for n in gather(self.group, numbers) if n is not None)
+        for i, session in enumerate(self._sessions):
+            session.load(session.ranks, numbers[i], {session.rank: own[i][1]} if own is not None else {}, some_lost=some_lost)
         return f"{len(self._sessions)} groups loaded"
+
+    def measured(self):
+        return [s.session for s in self._scatters]
 
     def stats_of_layers(self):
         return [layer for session in self._sessions for layer in session.stats_of_layers()]

@@ -38,7 +38,7 @@ def gather(group, value):
     return values
 
 
-def say_together(group, make):
+def say_together(group, make, doing="attach"):
     """Runs `make`; if it fails on any rank it fails on all, with the words and rank of the first. So does another version of ours."""
     result, error = None, None
     try:
@@ -55,7 +55,7 @@ def say_together(group, make):
         raise error
     for rank, (_, text) in enumerate(said):
         if text is not None:
-            raise GradwireError(f"rank {rank} cannot attach: {text}")
+            raise GradwireError(f"rank {rank} cannot {doing}: {text}")
     return result
 
 

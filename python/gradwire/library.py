@@ -172,6 +172,8 @@ _SIGNATURES = {
     "gw_feedback_save_bytes": (c_int, [c_void_p, POINTER(c_size_t), _why]),
     "gw_feedback_save": (c_int, [c_void_p, c_void_p, c_size_t, POINTER(c_size_t), _why]),
     "gw_feedback_heirs": (c_int, [c_uint32, c_uint32, c_uint32, POINTER(c_uint32), c_size_t, POINTER(c_size_t), _why]),
+    "gw_feedback_load_surviving": (c_int, [c_void_p, c_uint32, POINTER(Blob), c_size_t, POINTER(Told), _why]),
+    "gw_feedback_checkpoint_norm": (c_int, [c_void_p, c_size_t, POINTER(c_double), _why]),
     "gw_feedback_load": (c_int, [c_void_p, c_uint32, POINTER(Blob), c_size_t, POINTER(Told), _why]),
 }
 

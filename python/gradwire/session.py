@@ -5,16 +5,17 @@ import os
 import queue
 import socket
 import threading
-from ctypes import byref, c_size_t, c_uint32, c_uint64, c_void_p, cast
+from ctypes import byref, c_double, c_size_t, c_uint32, c_uint64, c_void_p, cast
 
 import torch
 import torch.distributed as dist
 
 from .carrier import REST, Carrier
 from .device import join_nccl
-from .groups import backend_of, borrow, job_store, new_name, ranks_of
+from .groups import backend_of, borrow, job_store, new_name, ranks_of, say_together
 from .library import BF16, ERR_TIMEOUT, F16, F32, GradwireError, AutoDecision, Blob, Decision, LayerStats, Params, Place, Route, StepConfig, StepResult
 from .library import Tensor, Told, Why, check, lib, parse_params, parse_route, print_params
+from .state import heirs
 
 DTYPES = {torch.float32: F32, torch.float16: F16, torch.bfloat16: BF16}
 
@@ -76,6 +77,7 @@ class Session:
         self.group = group
         self._step, self._scale, self._error = c_void_p(), None, None
         self._between = False  # steps: every message of those before has arrived
+        self.lost, self._compared, self._squares = None, None, 0.0  # at the last load; until it has a gradient
         self._own_carrier = carrier is None
         self._carrier = carrier or make_carrier(group, timeout)
         self.on_step = []  # called with the result after every step
@@ -183,6 +185,7 @@ class Session:
 
     def post_tensor(self, layer, gradient):
         """A gradient of where the session's are, dense in memory."""
+        self.measure(gradient)
         if self.device is None:
             self.post(layer, gradient.data_ptr())
         elif self.device.cuda is not None:
@@ -257,6 +260,7 @@ class Session:
         why, result = Why(), StepResult()
         check(lib.gw_step_wait(self._step, byref(result), byref(why)), why)
         self._between = True
+        self._measured_step(result.number)
         self.totals.add(result)
         for call in self.on_step:
             call(result)
@@ -301,24 +305,48 @@ class Session:
         check(self._choosing("save")(self._step, blob.data_ptr(), size.value, byref(size), byref(why)), why)
         return blob[:size.value]
 
-    def load(self, world, number, blobs, levels=None):
-        """All ranks. `blobs` by old rank: those that this rank inherits must be there."""
-        heirs, n, why = (c_uint32 * max(world, 1))(), c_size_t(), Why()
-        check(lib.gw_feedback_heirs(world, self.ranks, self.rank, heirs, world, byref(n), byref(why)), why)
-        needed = list(heirs[:n.value])
-        missing = [r for r in needed if r not in blobs]
-        if missing:
-            raise GradwireError(f"rank {self.rank} of {self.ranks} needs what ranks {needed} of {world} saved; {missing} "
-                                "is not there: give load_state_dict the states of all old ranks, as a list")
-        held = [blobs[r].contiguous() for r in needed]
-        array = (Blob * max(len(held), 1))(*[Blob(b.data_ptr(), b.numel()) for b in held])
-        lib.gw_step_set_number(self._step, number)
-        if levels is not None:
-            check(self._choosing("load")(self._step, levels.data_ptr(), levels.numel(), byref(why)), why)
+    def check_world(self, world):
+        """Whether what so many ranks saved can be loaded. It can."""
+
+    def norm_of(self, residuals):
+        """Of what one rank saved. Fails if that is damaged."""
+        why, norm, blob = Why(), c_double(), residuals.contiguous()
+        check(lib.gw_feedback_checkpoint_norm(blob.data_ptr(), blob.numel(), byref(norm), byref(why)), why)
+        return norm.value
+
+    def load(self, world, number, blobs, levels=None, some_lost=False):
+        """All ranks. `blobs` by old rank. `some_lost`: on all ranks, if the blobs that any rank inherits are not all there."""
+        held = [blobs[r].contiguous() for r in heirs(world, self.ranks, self.rank) if r in blobs]
+        array, why, told = (Blob * max(len(held), 1))(*[Blob(b.data_ptr(), b.numel()) for b in held]), Why(), Told()
+        take = lib.gw_feedback_load_surviving if some_lost else lib.gw_feedback_load
+
+        def prepare():
+            lib.gw_step_set_number(self._step, number)
+            if levels is not None:
+                check(self._choosing("load")(self._step, levels.data_ptr(), levels.numel(), byref(why)), why)
+
+        say_together(self.group, prepare, "load")
         self._agree()
-        told = Told()
-        check(lib.gw_feedback_load(self._feedback(), world, array, len(held), byref(told), byref(why)), why)
+        say_together(self.group, lambda: check(take(self._feedback(), world, array, len(held), byref(told), byref(why)), why), "load")
         return told.text.decode("utf-8", "replace")
+
+    # ---- a gradient beside what was loaded ----
+
+    def measured(self):
+        return [self]
+
+    def compare(self, lost):
+        """From now on gradients are measured, until `lost` has one."""
+        self._compared, self._squares = lost, 0.0
+
+    def measure(self, gradient):
+        if self._compared is not None:
+            self._squares += float(torch.linalg.vector_norm(gradient.detach(), dtype=torch.float64)) ** 2
+
+    def _measured_step(self, number):
+        if self._compared is not None:
+            self._compared = None if self._compared.add(self, number, self._squares) else self._compared
+            self._squares = 0.0
 
     # ---- statistics ----
 

@@ -33,7 +33,9 @@ gw_status gw_feedback_heirs(uint32_t old_world, uint32_t new_world, uint32_t new
 typedef struct load {
     gw_feedback *store;
     uint32_t old_world;
-    size_t n;                   /* checkpoints … */
+    int some_lost;              /* some of the job's checkpoints are lost */
+    size_t heirs;               /* old ranks that this rank takes over */
+    size_t n;                   /* checkpoints given … */
     gw_checkpoint *checkpoints; /* … in order of old rank */
     const uint8_t **sources;    /* room for n: the numbers that add up to one residual */
     gw_feedback_told told;
@@ -76,6 +78,30 @@ static gw_status check_tensors(const load *l, const gw_checkpoint *c, gw_why *wh
     }
 }
 
+/* Puts a checkpoint between those of the `i` read so far, by rank. */
+static gw_status place(load *l, size_t i, const gw_checkpoint *c, gw_why *why)
+{
+    const uint32_t rank = c->info.rank, world = l->store->world;
+    if (c->info.world != l->old_world || rank % world != l->store->rank) {
+        return GW_FAIL(why, GW_ERR_ARG,
+                       "a checkpoint of rank %u of %u is not for rank %u of %u after %u ranks",
+                       rank, c->info.world, l->store->rank, world, l->old_world);
+    }
+    size_t at = i;
+    while (at > 0 && l->checkpoints[at - 1].info.rank >= rank) {
+        at--;
+    }
+    if (at < i && l->checkpoints[at].info.rank == rank) {
+        return GW_FAIL(why, GW_ERR_ARG, "two checkpoints of rank %u", rank);
+    }
+    const gw_status status = check_tensors(l, c, why);
+    if (status == GW_OK) {
+        memmove(l->checkpoints + at + 1, l->checkpoints + at, (i - at) * sizeof *c);
+        l->checkpoints[at] = *c;
+    }
+    return status;
+}
+
 /* Reads every blob into its place by rank. */
 static gw_status read_blobs(load *l, const gw_feedback_blob *blobs, gw_why *why)
 {
@@ -86,32 +112,21 @@ static gw_status read_blobs(load *l, const gw_feedback_blob *blobs, gw_why *why)
         if (status != GW_OK) {
             return GW_FAIL(why, status, "checkpoint %zu of %zu: %.200s", i + 1, l->n, inner.text);
         }
-        const uint32_t rank = c.info.rank, world = l->store->world;
-        const size_t place = rank / world;
-        if (c.info.world != l->old_world || rank % world != l->store->rank) {
-            status =
-                GW_FAIL(why, GW_ERR_ARG,
-                        "a checkpoint of rank %u of %u is not for rank %u of %u after %u ranks",
-                        rank, c.info.world, l->store->rank, world, l->old_world);
-        } else if (l->checkpoints[place].tensors != NULL) {
-            status = GW_FAIL(why, GW_ERR_ARG, "two checkpoints of rank %u", rank);
-        } else {
-            status = check_tensors(l, &c, why);
-        }
+        status = place(l, i, &c, why);
         if (status != GW_OK) {
             gw_checkpoint_free(&c);
             return status;
         }
-        l->checkpoints[place] = c;
     }
     return GW_OK;
 }
 
-/* Whether a record goes into this residual. Copies stay equal only where every rank gets its own back. */
+/* Whether a record goes into this residual. Copies stay equal only if every rank of the job gets its own back. */
 static int fits(const load *l, const gw_checkpoint_record *record, const gw_residual *residual)
 {
     const int shared = (record->point & (GW_FEEDBACK_SHARED | GW_FEEDBACK_COPY)) != 0;
-    return (!shared || l->old_world == l->store->world) && record->kind == GW_CHECKPOINT_RESIDUAL &&
+    const int same_ranks = l->old_world == l->store->world && !l->some_lost;
+    return (!shared || same_ranks) && record->kind == GW_CHECKPOINT_RESIDUAL &&
            record->point == residual->point && record->first == residual->first &&
            record->count == residual->count;
 }
@@ -217,14 +232,37 @@ static gw_status replace(const load *l, size_t t, gw_why *why)
 
 /* ---- in words ---- */
 
-__attribute__((format(printf, 2, 3))) static void say(gw_feedback_told *told, const char *format,
-                                                      ...)
+typedef struct words {
+    char *text;
+    size_t size;
+} words;
+
+__attribute__((format(printf, 2, 3))) static void say(words w, const char *format, ...)
 {
-    const size_t used = strlen(told->text);
+    const size_t used = strlen(w.text);
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(told->text + used, sizeof told->text - used, format, args);
+    (void)vsnprintf(w.text + used, w.size - used, format, args);
     va_end(args);
+}
+
+/* "ranks 1 and 4": old ranks whose checkpoints were given, or were not. */
+static void say_ranks(words w, const load *l, int given, size_t most)
+{
+    const size_t count = given ? l->n : l->heirs - l->n, named = count <= most ? count : most - 1;
+    say(w, "%s", count == 0 ? "none" : count == 1 ? "rank " : "ranks ");
+    for (size_t heir = 0, next = 0, said = 0; said < named; heir++) {
+        const uint32_t rank = l->store->rank + (uint32_t)heir * l->store->world;
+        const int is_given = next < l->n && l->checkpoints[next].info.rank == rank;
+        next += is_given != 0;
+        if (is_given == given) {
+            say(w, "%s%u", said == 0 ? "" : said + 1 == count ? " and " : ", ", rank);
+            said++;
+        }
+    }
+    if (named < count) {
+        say(w, " and %zu more", count - named);
+    }
 }
 
 /* "rank 1 of 3 took over ranks 1 and 4 of 5: 12 residuals, 2 became orphans" */
@@ -232,36 +270,46 @@ static void tell(load *l)
 {
     enum { NAMED = 8 };
     gw_feedback_told *told = &l->told;
-    say(told, "rank %u of %u took over ", l->store->rank, l->store->world);
-    const size_t named = l->n <= NAMED ? l->n : NAMED - 1;
-    say(told, "%s", l->n == 0 ? "none" : l->n == 1 ? "rank " : "ranks ");
-    for (size_t i = 0; i < named; i++) {
-        say(told, "%s%u",
-            i == 0          ? ""
-            : i + 1 == l->n ? " and "
-                            : ", ",
-            l->checkpoints[i].info.rank);
+    const words w = {told->text, sizeof told->text};
+    say(w, "rank %u of %u took over ", l->store->rank, l->store->world);
+    say_ranks(w, l, 1, NAMED);
+    say(w, " of %u", l->old_world);
+    if (l->n < l->heirs) {
+        say(w, ", ");
+        say_ranks(w, l, 0, NAMED);
+        say(w, l->heirs - l->n == 1 ? " is lost" : " are lost");
     }
-    if (named < l->n) {
-        say(told, " and %zu more", l->n - named);
-    }
-    say(told, " of %u: %llu residual%s", l->old_world, (unsigned long long)told->residuals,
+    say(w, ": %llu residual%s", (unsigned long long)told->residuals,
         told->residuals == 1 ? "" : "s");
     if (told->adopted != 0) {
-        say(told, ", %llu became %s", (unsigned long long)told->adopted,
+        say(w, ", %llu became %s", (unsigned long long)told->adopted,
             told->adopted == 1 ? "an orphan" : "orphans");
     }
     if (told->orphans != 0) {
-        say(told, ", %llu orphan%s came along", (unsigned long long)told->orphans,
+        say(w, ", %llu orphan%s came along", (unsigned long long)told->orphans,
             told->orphans == 1 ? "" : "s");
     }
     if (told->at_zero != 0) {
-        say(told, ", %llu slot%s start%s at zero", (unsigned long long)told->at_zero,
+        say(w, ", %llu slot%s start%s at zero", (unsigned long long)told->at_zero,
             told->at_zero == 1 ? "" : "s", told->at_zero == 1 ? "s" : "");
     }
 }
 
 /* ---- the load ---- */
+
+/* Names the old ranks whose checkpoints were not given. */
+static gw_status missing(const load *l, gw_why *why)
+{
+    char ranks[80] = "";
+    const int one = l->heirs - l->n == 1;
+    say_ranks((words){ranks, sizeof ranks}, l, 0, 4);
+    return GW_FAIL(
+        why, GW_ERR_ARG,
+        "rank %u of %u takes over %zu of %u ranks, and the checkpoint%s of %s %s missing; "
+        "if %s lost, gw_feedback_load_surviving drops their residuals",
+        l->store->rank, l->store->world, l->heirs, l->old_world, one ? "" : "s", ranks,
+        one ? "is" : "are", one ? "it is" : "they are");
+}
 
 static gw_status prepare(load *l, const gw_feedback_blob *blobs, gw_why *why)
 {
@@ -271,6 +319,9 @@ static gw_status prepare(load *l, const gw_feedback_blob *blobs, gw_why *why)
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for %zu checkpoints", l->n);
     }
     gw_status status = read_blobs(l, blobs, why);
+    if (status == GW_OK && l->n < l->heirs && !l->some_lost) {
+        status = missing(l, why);
+    }
     for (size_t t = 0; status == GW_OK && t < l->store->n_tensors; t++) {
         status = check_sums(l, t, why);
         if (status == GW_OK) {
@@ -281,33 +332,34 @@ static gw_status prepare(load *l, const gw_feedback_blob *blobs, gw_why *why)
 }
 
 static gw_status check_arguments(const gw_feedback *store, uint32_t old_world,
-                                 const gw_feedback_blob *blobs, size_t n, gw_why *why)
+                                 const gw_feedback_blob *blobs, size_t n, size_t *heirs,
+                                 gw_why *why)
 {
-    size_t heirs = 0;
     if (store == NULL || (blobs == NULL && n != 0)) {
         return GW_FAIL(why, GW_ERR_ARG, "no store, or no checkpoints");
     }
     const gw_status status =
-        gw_feedback_heirs(old_world, store->world, store->rank, NULL, 0, &heirs, why);
+        gw_feedback_heirs(old_world, store->world, store->rank, NULL, 0, heirs, why);
     if (status != GW_OK) {
         return status;
     }
-    if (n != heirs) {
+    if (n > *heirs) {
         return GW_FAIL(why, GW_ERR_ARG,
                        "%zu checkpoints given; rank %u of %u takes over %zu of %u ranks", n,
-                       store->rank, store->world, heirs, old_world);
+                       store->rank, store->world, *heirs, old_world);
     }
     return gw_store_check_quiet(store, why);
 }
 
-gw_status gw_feedback_load(gw_feedback *store, uint32_t old_world, const gw_feedback_blob *blobs,
-                           size_t n, gw_feedback_told *told, gw_why *why)
+static gw_status load_all(gw_feedback *store, uint32_t old_world, int some_lost,
+                          const gw_feedback_blob *blobs, size_t n, gw_feedback_told *told,
+                          gw_why *why)
 {
-    gw_status status = check_arguments(store, old_world, blobs, n, why);
+    load l = {.store = store, .old_world = old_world, .some_lost = some_lost, .n = n};
+    gw_status status = check_arguments(store, old_world, blobs, n, &l.heirs, why);
     if (status != GW_OK) {
         return status;
     }
-    load l = {.store = store, .old_world = old_world, .n = n};
     const uint32_t caller = gw_fp_enter();
     status = prepare(&l, blobs, why);
     for (size_t t = 0; t < store->n_tensors; t++) {
@@ -328,4 +380,17 @@ gw_status gw_feedback_load(gw_feedback *store, uint32_t old_world, const gw_feed
     free(l.checkpoints);
     free(l.sources);
     return status;
+}
+
+gw_status gw_feedback_load(gw_feedback *store, uint32_t old_world, const gw_feedback_blob *blobs,
+                           size_t n, gw_feedback_told *told, gw_why *why)
+{
+    return load_all(store, old_world, 0, blobs, n, told, why);
+}
+
+gw_status gw_feedback_load_surviving(gw_feedback *store, uint32_t old_world,
+                                     const gw_feedback_blob *blobs, size_t n,
+                                     gw_feedback_told *told, gw_why *why)
+{
+    return load_all(store, old_world, 1, blobs, n, told, why);
 }

@@ -7,6 +7,7 @@
 #include "feedback/checkpoint.h"
 #include "feedback/store.h"
 
+#include <math.h>
 #include <stdlib.h>
 
 #define XXH_INLINE_ALL
@@ -281,4 +282,28 @@ gw_status gw_feedback_inspect(const void *bytes, size_t size, gw_feedback_info *
         gw_checkpoint_free(&c);
     }
     return status;
+}
+
+gw_status gw_feedback_checkpoint_norm(const void *bytes, size_t size, double *norm, gw_why *why)
+{
+    gw_checkpoint c = {.tensors = NULL};
+    if (norm == NULL) {
+        return GW_FAIL(why, GW_ERR_ARG, "nowhere to put the answer");
+    }
+    const gw_status status = gw_checkpoint_read(bytes, size, &c, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    double squares = 0;
+    for (uint64_t i = 0; i < (uint64_t)c.info.residuals + c.info.orphans; i++) {
+        const gw_checkpoint_record *r = &c.records[i];
+        const int copy = r->kind == GW_CHECKPOINT_RESIDUAL && (r->point & GW_FEEDBACK_COPY) != 0;
+        for (uint64_t k = 0; k < r->count && !copy; k++) {
+            const double x = (double)gw_float(gw_get_u32(r->numbers + 4 * k));
+            squares += x * x;
+        }
+    }
+    *norm = sqrt(squares);
+    gw_checkpoint_free(&c);
+    return GW_OK;
 }

@@ -124,6 +124,8 @@ static void check_accepted(const fuzz_buffer *b, const gw_feedback_info *info, u
     const gw_feedback_blob blob = {b->data, b->size};
     gw_feedback_told told;
     gw_why why = {""};
+    double norm = -1;
+    REQUIRE(gw_feedback_checkpoint_norm(b->data, b->size, &norm, NULL) == GW_OK && norm >= 0);
     gw_feedback *store = store_like(b->data, info, what, 1);
     REQUIRE(gw_feedback_load(store, info->world, &blob, 1, &told, &why) == GW_OK);
     REQUIRE(told.residuals == info->residuals && told.orphans == info->orphans);
@@ -186,7 +188,9 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     gw_feedback *store = other_store();
     fuzz_buffer before = save(store);
     const gw_feedback_blob blob = {b.data, b.size};
-    const gw_status loaded = gw_feedback_load(store, 1, &blob, 1, NULL, &why);
+    const gw_status loaded = (what & IN_PLACE) != 0
+                                 ? gw_feedback_load_surviving(store, 1, &blob, 1, NULL, &why)
+                                 : gw_feedback_load(store, 1, &blob, 1, NULL, &why);
     REQUIRE(status == GW_OK || loaded == status);
     fuzz_buffer after = save(store);
     if (loaded != GW_OK) {

@@ -78,6 +78,11 @@ FAULTS = [
      "*seconds = fmax(u->probe_said[2 * (size_t)r], *seconds);", "*seconds = own[0];", "step_auto"),
     (4, "a burst of NaN stays compressed", "src/step/auto_watch.c", "if (w->bad >= BAD_STEPS) {", "if (0) {", "step_auto"),
     (9, "a rank that chose another plan goes unseen", "src/step/agree.c", "return differ ?", "return 0 && differ ?", "step_agree"),
+    (2, "copies stay although a rank that keeps one is lost", "src/feedback/load.c", "l->store->world && !l->some_lost;", "l->store->world;", "step_lost"),
+    (2, "what ranks keep equal is dropped with a lost rank", "src/feedback/load.c", "(was_residual && (record->point & GW_FEEDBACK_COPY) != 0)) {",
+     "(was_residual && (record->point & (GW_FEEDBACK_COPY | GW_FEEDBACK_SHARED)) != 0)) {", "step_lost"),
+    (2, "of several checkpoints one counts", "src/feedback/load.c", "l->sources[found++] = theirs->records[j].numbers;",
+     "l->sources[0] = theirs->records[j].numbers, found = 1;", "feedback_lost"),
 ]
 
 

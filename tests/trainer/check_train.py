@@ -143,6 +143,8 @@ def case_interrupt(work, images):
         assert one["state"] == "interrupted" and 6 <= done < STEPS, f"{one['state']} after {done}"
         assert run_oracle.checkpoints(folder) == [f"checkpoint-{done:06d}"]
         assert "adacomp" in out and f"{done} so far" in out and str(folder) in out, out
+        said = run(GRADWIRE, "train", "--resume", folder, "-c", "sign", status=1).stderr
+        assert "spec is adacomp there, not sign" in said, said
         run(GRADWIRE, "train", "--resume", folder, "-q")
         assert_same_end(work / "whole", folder)
         assert same_course(work / "whole", folder)
@@ -508,14 +510,14 @@ def case_control(work, images):
     raise AssertionError("foreign residuals made no difference")
 
 
-def main():
+def main(cases):
     case = sys.argv[1]
     with tempfile.TemporaryDirectory(prefix="gradwire-train-") as folder:
         work = pathlib.Path(folder)
         os.chdir(work)
-        globals()[f"case_{case}"](work, small.images(work / "images"))
+        cases[f"case_{case}"](work, small.images(work / "images"))
     print(f"{case}: fine")
 
 
 if __name__ == "__main__":
-    main()
+    main(globals())
