@@ -119,6 +119,7 @@ static gw_status measure_additive(gw_exchange *x, gw_why *why)
 
 gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out, gw_why *why)
 {
+    GW_REQUIRE(why, config != NULL && out != NULL, "no config, or no place for the exchange");
     gw_exchange *x = calloc(1, sizeof *x);
     if (x == NULL) {
         return gw_fail(why, GW_ERR_MEMORY, "no memory for an exchange");
@@ -226,6 +227,9 @@ static void cut(gw_arena *arena, gw_arena *there, gw_exchange *x)
 
 size_t gw_exchange_workspace(const gw_exchange *exchange)
 {
+    if (exchange == NULL) {
+        return 0;
+    }
     gw_exchange measured = *exchange;
     gw_arena arena = gw_arena_measuring(), there = gw_arena_measuring();
     cut(&arena, &there, &measured);
@@ -234,6 +238,9 @@ size_t gw_exchange_workspace(const gw_exchange *exchange)
 
 size_t gw_exchange_workspace_there(const gw_exchange *exchange)
 {
+    if (exchange == NULL) {
+        return 0;
+    }
     gw_exchange measured = *exchange;
     gw_arena arena = gw_arena_measuring(), there = gw_arena_measuring();
     cut(&arena, &there, &measured);
@@ -242,6 +249,9 @@ size_t gw_exchange_workspace_there(const gw_exchange *exchange)
 
 size_t gw_exchange_most_bytes(const gw_exchange *x)
 {
+    if (x == NULL) {
+        return 0;
+    }
     const size_t lengths = 2 * x->bundle_entries * sizeof *x->lengths;
     const size_t numbers = gw_exchange_is_additive(x) ? x->numbers_bytes
                            : x->bundle_entries == 0   ? 4 * (size_t)x->config.elements
@@ -251,11 +261,17 @@ size_t gw_exchange_most_bytes(const gw_exchange *x)
 
 const gw_program *gw_exchange_program(const gw_exchange *exchange)
 {
+    if (exchange == NULL) {
+        return NULL;
+    }
     return &exchange->program;
 }
 
 const gw_exchange_stats *gw_exchange_stats_of(const gw_exchange *exchange)
 {
+    if (exchange == NULL) {
+        return NULL;
+    }
     return &exchange->stats;
 }
 
@@ -299,6 +315,10 @@ static gw_status open_slots(gw_exchange *x, gw_why *why)
 gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
                             const gw_stream *stream, gw_workspace workspace, gw_why *why)
 {
+    GW_REQUIRE(why,
+               x != NULL && lane != NULL && stream != NULL &&
+                   (values != NULL || x->config.elements == 0),
+               "no exchange, lane, values or stream");
     if (x->running) {
         return gw_fail(why, GW_ERR_STATE, "the exchange has begun already");
     }
@@ -520,6 +540,8 @@ static gw_status test_requests(gw_exchange *x, gw_why *why)
 
 gw_status gw_exchange_progress(gw_exchange *x, int *done, int *moved, gw_why *why)
 {
+    GW_REQUIRE(why, x != NULL && done != NULL && moved != NULL,
+               "no exchange, or no place for done and moved");
     *done = *moved = 0;
     if (!x->running) {
         return gw_fail(why, GW_ERR_STATE, "the exchange has not begun");
@@ -553,6 +575,9 @@ gw_status gw_exchange_progress(gw_exchange *x, int *done, int *moved, gw_why *wh
 
 void gw_exchange_where(const gw_exchange *x, char *text, size_t size)
 {
+    if (x == NULL || text == NULL) {
+        return;
+    }
     char route[GW_ROUTE_TEXT];
     const char *step = route;
     const char dot[] = " \xC2\xB7 ";
@@ -575,6 +600,7 @@ void gw_exchange_where(const gw_exchange *x, char *text, size_t size)
 
 gw_status gw_exchange_commit(gw_exchange *x, gw_why *why)
 {
+    GW_REQUIRE(why, x != NULL, "no exchange");
     if (!x->running || x->move < x->program.n_moves) {
         return gw_fail(why, GW_ERR_STATE, "the exchange is not done");
     }
@@ -613,6 +639,7 @@ gw_status gw_exchange_commit(gw_exchange *x, gw_why *why)
 
 gw_status gw_exchange_rollback(gw_exchange *x, gw_why *why)
 {
+    GW_REQUIRE(why, x != NULL, "no exchange");
     if (!x->running) {
         return gw_fail(why, GW_ERR_STATE, "the exchange has not begun");
     }

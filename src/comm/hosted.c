@@ -386,11 +386,15 @@ gw_status gw_hosted_create(uint32_t rank, uint32_t ranks, gw_hosted **out, gw_wh
 
 gw_comm *gw_hosted_comm(gw_hosted *job)
 {
+    if (job == NULL) {
+        return NULL;
+    }
     return &job->world->comm;
 }
 
 gw_status gw_hosted_take(gw_hosted *job, gw_hosted_work *work, gw_why *why)
 {
+    GW_REQUIRE(why, job != NULL && work != NULL, "no group, or no place for the work");
     (void)pthread_mutex_lock(&job->lock);
     while (!job->stop && (!job->gave_up || job->told) && job->first == NULL) {
         (void)pthread_cond_wait(&job->posted, &job->lock);
@@ -417,7 +421,7 @@ gw_status gw_hosted_take(gw_hosted *job, gw_hosted_work *work, gw_why *why)
 gw_status gw_hosted_done(gw_hosted *job, void *id, gw_status status, const char *text)
 {
     hosted_operation *op = id;
-    if (op == NULL) {
+    if (job == NULL || op == NULL) {
         return GW_ERR_ARG;
     }
     (void)pthread_mutex_lock(&job->lock);
@@ -436,6 +440,9 @@ gw_status gw_hosted_done(gw_hosted *job, void *id, gw_status status, const char 
 
 uint32_t gw_hosted_under_way(gw_hosted *job)
 {
+    if (job == NULL) {
+        return 0;
+    }
     (void)pthread_mutex_lock(&job->lock);
     const uint32_t n = job->under_way;
     (void)pthread_mutex_unlock(&job->lock);
@@ -453,6 +460,9 @@ void gw_hosted_hurry(int hurry)
 
 void gw_hosted_stop(gw_hosted *job)
 {
+    if (job == NULL) {
+        return;
+    }
     (void)pthread_mutex_lock(&job->lock);
     job->stop = 1;
     (void)pthread_cond_broadcast(&job->posted);

@@ -29,6 +29,7 @@ static void pause_after(double waited)
 
 gw_status gw_comm_wait(gw_comm *comm, gw_request request, double timeout_seconds, gw_why *why)
 {
+    GW_REQUIRE(why, request != NULL, "no operation to wait for");
     if (comm == NULL || !(timeout_seconds >= 0)) {
         return GW_FAIL(why, GW_ERR_ARG, "gw_comm_wait: no group, or a negative timeout");
     }

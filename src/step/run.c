@@ -73,8 +73,8 @@ static gw_status run_lane(gw_step *s, gw_step_lane *lane, int *moved, gw_why *wh
     if (status != GW_OK) {
         gw_task_words task;
         gw_task_say(s, t, &task);
-        return gw_fail(why, status, "step %llu, %s: %s", (unsigned long long)s->number,
-                       task.text, reason.text[0] != '\0' ? reason.text : gw_status_string(status));
+        return gw_fail(why, status, "step %llu, %s: %s", (unsigned long long)s->number, task.text,
+                       reason.text[0] != '\0' ? reason.text : gw_status_string(status));
     }
     return GW_OK;
 }
