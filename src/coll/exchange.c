@@ -5,7 +5,6 @@
 
 #include "base/pool.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -571,29 +570,6 @@ gw_status gw_exchange_progress(gw_exchange *x, int *done, int *moved, gw_why *wh
         return go_on(x, why);
     }
     return end(x, done, moved, why);
-}
-
-void gw_exchange_where(const gw_exchange *x, char *text, size_t size)
-{
-    if (x == NULL || text == NULL) {
-        return;
-    }
-    char route[GW_ROUTE_TEXT];
-    const char *step = route;
-    const char dot[] = " \xC2\xB7 ";
-    const uint32_t at = x->move < x->program.n_moves ? x->move : x->program.n_moves - 1;
-    if (gw_route_print(&x->program.route, route, sizeof route) != GW_OK) {
-        route[0] = '\0';
-    }
-    for (uint32_t i = 0; i < at && step != NULL; i++) {
-        step = strstr(step, dot);
-        step = step != NULL ? step + strlen(dot) : NULL;
-    }
-    step = step != NULL ? step : "";
-    const char *end = strstr(step, dot);
-    (void)snprintf(text, size, "%.*s, step %u of %u",
-                   (int)(end != NULL ? (size_t)(end - step) : strlen(step)), step, at + 1,
-                   x->program.n_moves);
 }
 
 /* ---- the end ---- */

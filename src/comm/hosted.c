@@ -331,8 +331,18 @@ static void describe(gw_comm *comm, gw_request request, char *text, size_t size)
 {
     const hosted_operation *op = request;
     const hosted_end *end = (const hosted_end *)comm;
-    (void)snprintf(text, size, "%s of %u messages (tag %u)", gw_operation_name(op->operation),
-                   op->n_messages, end->tag);
+    gw_rank_list peers = {0};
+    for (uint32_t i = 0; i < op->end->comm.ranks; i++) {
+        if (i != comm->rank && (op->pieces[i].received != 0 || op->operation == GW_BARRIER)) {
+            gw_rank_list_add(&peers, end->ranks[i]);
+        }
+    }
+    /* the host says when all messages are through, not which */
+    (void)snprintf(text, size, "%s (tag %u):", gw_operation_name(op->operation), end->tag);
+    gw_rank_list_say(&peers, peers.n > 1 ? " at least one of" : "", text, size);
+    const size_t used = strlen(text);
+    (void)snprintf(text + used, size - used, "%s",
+                   peers.n != 0 ? " has not answered" : " not sent yet");
 }
 
 static void notify(gw_comm *comm, void (*call)(void *with), void *with)

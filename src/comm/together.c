@@ -6,6 +6,7 @@
 
 #include <gradwire/together.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -233,6 +234,18 @@ static gw_status test(gw_comm *comm, gw_request request, int *done, gw_why *why)
     return status;
 }
 
+static void describe(gw_comm *comm, gw_request request, char *text, size_t size)
+{
+    const user *who = request;
+    const gw_together *t = who->of;
+    (void)comm;
+    if (t->under_way) {
+        gw_comm_describe(t->over, t->request, text, size);
+    } else {
+        (void)snprintf(text, size, "the other layers of its message");
+    }
+}
+
 static const gw_comm_table table = {
     .size = sizeof table,
     .flags = GW_COMM_SEALED,
@@ -241,6 +254,7 @@ static const gw_comm_table table = {
     .alltoallv = alltoallv,
     .broadcast = broadcast,
     .test = test,
+    .describe = describe,
 };
 
 /* ---- users ---- */
