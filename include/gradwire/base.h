@@ -41,7 +41,11 @@ typedef enum gw_status {
 } gw_status;
 
 /* The reason of a failure in words: what was wrong and where. Every function that takes a
- * `gw_why *` accepts NULL; on success the text is untouched. */
+ * `gw_why *` accepts NULL; on success the text is untouched. A text that is too long is cut in the middle: the end, where
+ * the cause stands, is kept.
+ *
+ * A NULL handle, or NULL where an answer goes, is GW_ERR_ARG unless the function says otherwise. A function that returns no
+ * status then does nothing, or returns 0, NULL or "". */
 typedef struct gw_why {
     char text[256];
 } gw_why;

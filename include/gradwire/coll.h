@@ -96,6 +96,8 @@ GW_API gw_status gw_exchange_begin(gw_exchange *exchange, const gw_lane *lane, f
 GW_API gw_status gw_exchange_progress(gw_exchange *exchange, int *done, int *moved, gw_why *why);
 /* How many operations it has posted on groups of a device's, and how many there are. */
 GW_API uint32_t gw_exchange_posted(const gw_exchange *exchange, uint32_t *of);
+/* What it waits for, for messages: "operation 7 (alltoallv): not received from rank 2"; "" for nothing. */
+GW_API void gw_exchange_waits_for(const gw_exchange *exchange, char *text, size_t size);
 /* Where it stands, for messages: "flat:alltoall, step 2 of 6". */
 GW_API void gw_exchange_where(const gw_exchange *exchange, char *text, size_t size);
 /* Residuals and codec state of this exchange count from now on, or are what they were. */

@@ -69,7 +69,8 @@ typedef struct gw_comm_table {
                          const size_t *sizes, const size_t *offsets, uint32_t root,
                          gw_request *request, gw_why *why);
 
-    /* Optional: what the operation still waits for, in words ("alltoallv 7: rank 2 has not called it"). */
+    /* Optional: what the operation still waits for, with the ranks as far as they are known: "operation 7 (alltoallv): not
+     * received from rank 2". */
     void (*describe)(gw_comm *comm, gw_request request, char *text, size_t size);
     /* Optional: from now on call(with) happens whenever an operation of this group has become done or failed, on any
      * thread, and must not call the group; NULL: no more, and none is under way on return. Without it operations have to
@@ -91,6 +92,11 @@ struct gw_comm {
  * under way, and the caller aborts the group. */
 GW_API gw_status gw_comm_wait(gw_comm *comm, gw_request request, double timeout_seconds,
                               gw_why *why);
+
+/* What the operation still waits for, by the group's `describe`; "an operation" if it has none. `text` is at least 1 byte
+ * long; GW_DESCRIBED are enough. */
+enum { GW_DESCRIBED = 200 };
+GW_API void gw_comm_describe(gw_comm *comm, gw_request request, char *text, size_t size);
 
 /* Every rank's `bytes` at `all`, in rank order. Called by all ranks; blocks, as gw_comm_wait does. Messages are
  * sealed: a changed byte is GW_ERR_CHECKSUM, with the rank whose message it was. Not for groups of a device's

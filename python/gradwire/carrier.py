@@ -195,7 +195,7 @@ class Carrier:
     def _failed(self, identity, peer, error):
         text = re.sub(r"^\[[^\]]*\]\s*", "", str(error).strip().split("\n")[0])
         words = self._first_word(f"rank {peer} is gone: {text}")
-        lib.gw_hosted_done(self._handle, identity, ERR_PEER, words.encode()[:200])
+        lib.gw_hosted_done(self._handle, identity, ERR_PEER, words.encode())
 
     def _tell(self, reason):
         self._first_word(reason)

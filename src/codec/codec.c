@@ -56,6 +56,7 @@ size_t gw_codec_grain(const gw_params *params)
 
 gw_status gw_payload_bound(const gw_params *params, size_t count, size_t *bytes)
 {
+    GW_REQUIRE(NULL, bytes != NULL, "no place for the size");
     const gw_status status = gw_params_check(params, NULL);
     if (status != GW_OK) {
         return status;
@@ -107,6 +108,7 @@ static void cut_workspace(gw_arena *arena, const gw_params *params, const needs 
 gw_status gw_codec_workspace(const gw_params *params, gw_dtype dtype, size_t count, int feedback,
                              unsigned threads, size_t *bytes)
 {
+    GW_REQUIRE(NULL, bytes != NULL, "no place for the size");
     if (gw_params_check(params, NULL) != GW_OK || gw_dtype_size(dtype) == 0 || threads == 0 ||
         threads > GW_POOL_MAX_THREADS || count > SIZE_MAX / 8) {
         return GW_ERR_ARG;

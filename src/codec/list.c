@@ -48,37 +48,43 @@ const gw_codec *gw_codec_by_id(uint8_t wire_id)
 
 const char *gw_codec_name(const gw_codec *codec)
 {
+    if (codec == NULL) {
+        return "";
+    }
     return codec->name;
 }
 
 const char *gw_codec_doc(const gw_codec *codec)
 {
+    if (codec == NULL) {
+        return "";
+    }
     return codec->doc;
 }
 
 uint8_t gw_codec_id(const gw_codec *codec)
 {
     size_t i = 0;
-    while (all[i].codec != codec) { /* every descriptor is in the list */
+    while (i < gw_codec_count() && all[i].codec != codec) {
         i++;
     }
-    return all[i].id;
+    return i < gw_codec_count() ? all[i].id : 0;
 }
 
 int gw_codec_has_isa(const gw_codec *codec, gw_isa isa)
 {
-    if (isa == GW_ISA_AUTO) {
-        return 1;
+    if (codec == NULL || isa == GW_ISA_AUTO) {
+        return codec != NULL;
     }
     return isa > GW_ISA_AUTO && isa < GW_ISA_COUNT && codec->kernels[isa] != NULL;
 }
 
 size_t gw_codec_param_count(const gw_codec *codec)
 {
-    return codec->n_params;
+    return codec != NULL ? codec->n_params : 0;
 }
 
 const gw_param_info *gw_codec_param(const gw_codec *codec, size_t index)
 {
-    return index < codec->n_params ? &codec->params[index] : NULL;
+    return index < gw_codec_param_count(codec) ? &codec->params[index] : NULL;
 }

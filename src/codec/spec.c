@@ -35,6 +35,9 @@ static void describe_range(const gw_param_info *info, char *text, size_t size)
 
 int gw_params_equal(const gw_params *a, const gw_params *b)
 {
+    if (a == NULL || b == NULL) {
+        return a == b;
+    }
     int same = a->codec == b->codec;
     for (size_t i = 0; same && a->codec != NULL && i < a->codec->n_params; i++) {
         same = a->value[i] == b->value[i];

@@ -319,6 +319,9 @@ gw_status gw_there_return(gw_exchange *x, gw_why *why)
 
 const float *gw_exchange_values_here(const gw_exchange *x)
 {
+    if (x == NULL) {
+        return NULL;
+    }
     return x->there.mirror_bytes != 0 && !gw_there_works(x, x->program.n_moves - 1) ? x->values
                                                                                     : NULL;
 }

@@ -5,7 +5,6 @@
 
 #include "base/pool.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -120,6 +119,7 @@ static gw_status measure_additive(gw_exchange *x, gw_why *why)
 
 gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out, gw_why *why)
 {
+    GW_REQUIRE(why, config != NULL && out != NULL, "no config, or no place for the exchange");
     gw_exchange *x = calloc(1, sizeof *x);
     if (x == NULL) {
         return gw_fail(why, GW_ERR_MEMORY, "no memory for an exchange");
@@ -227,6 +227,9 @@ static void cut(gw_arena *arena, gw_arena *there, gw_exchange *x)
 
 size_t gw_exchange_workspace(const gw_exchange *exchange)
 {
+    if (exchange == NULL) {
+        return 0;
+    }
     gw_exchange measured = *exchange;
     gw_arena arena = gw_arena_measuring(), there = gw_arena_measuring();
     cut(&arena, &there, &measured);
@@ -235,6 +238,9 @@ size_t gw_exchange_workspace(const gw_exchange *exchange)
 
 size_t gw_exchange_workspace_there(const gw_exchange *exchange)
 {
+    if (exchange == NULL) {
+        return 0;
+    }
     gw_exchange measured = *exchange;
     gw_arena arena = gw_arena_measuring(), there = gw_arena_measuring();
     cut(&arena, &there, &measured);
@@ -243,6 +249,9 @@ size_t gw_exchange_workspace_there(const gw_exchange *exchange)
 
 size_t gw_exchange_most_bytes(const gw_exchange *x)
 {
+    if (x == NULL) {
+        return 0;
+    }
     const size_t lengths = 2 * x->bundle_entries * sizeof *x->lengths;
     const size_t numbers = gw_exchange_is_additive(x) ? x->numbers_bytes
                            : x->bundle_entries == 0   ? 4 * (size_t)x->config.elements
@@ -252,11 +261,17 @@ size_t gw_exchange_most_bytes(const gw_exchange *x)
 
 const gw_program *gw_exchange_program(const gw_exchange *exchange)
 {
+    if (exchange == NULL) {
+        return NULL;
+    }
     return &exchange->program;
 }
 
 const gw_exchange_stats *gw_exchange_stats_of(const gw_exchange *exchange)
 {
+    if (exchange == NULL) {
+        return NULL;
+    }
     return &exchange->stats;
 }
 
@@ -300,6 +315,10 @@ static gw_status open_slots(gw_exchange *x, gw_why *why)
 gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
                             const gw_stream *stream, gw_workspace workspace, gw_why *why)
 {
+    GW_REQUIRE(why,
+               x != NULL && lane != NULL && stream != NULL &&
+                   (values != NULL || x->config.elements == 0),
+               "no exchange, lane, values or stream");
     if (x->running) {
         return gw_fail(why, GW_ERR_STATE, "the exchange has begun already");
     }
@@ -521,6 +540,8 @@ static gw_status test_requests(gw_exchange *x, gw_why *why)
 
 gw_status gw_exchange_progress(gw_exchange *x, int *done, int *moved, gw_why *why)
 {
+    GW_REQUIRE(why, x != NULL && done != NULL && moved != NULL,
+               "no exchange, or no place for done and moved");
     *done = *moved = 0;
     if (!x->running) {
         return gw_fail(why, GW_ERR_STATE, "the exchange has not begun");
@@ -552,30 +573,11 @@ gw_status gw_exchange_progress(gw_exchange *x, int *done, int *moved, gw_why *wh
     return end(x, done, moved, why);
 }
 
-void gw_exchange_where(const gw_exchange *x, char *text, size_t size)
-{
-    char route[GW_ROUTE_TEXT];
-    const char *step = route;
-    const char dot[] = " \xC2\xB7 ";
-    const uint32_t at = x->move < x->program.n_moves ? x->move : x->program.n_moves - 1;
-    if (gw_route_print(&x->program.route, route, sizeof route) != GW_OK) {
-        route[0] = '\0';
-    }
-    for (uint32_t i = 0; i < at && step != NULL; i++) {
-        step = strstr(step, dot);
-        step = step != NULL ? step + strlen(dot) : NULL;
-    }
-    step = step != NULL ? step : "";
-    const char *end = strstr(step, dot);
-    (void)snprintf(text, size, "%.*s, step %u of %u",
-                   (int)(end != NULL ? (size_t)(end - step) : strlen(step)), step, at + 1,
-                   x->program.n_moves);
-}
-
 /* ---- the end ---- */
 
 gw_status gw_exchange_commit(gw_exchange *x, gw_why *why)
 {
+    GW_REQUIRE(why, x != NULL, "no exchange");
     if (!x->running || x->move < x->program.n_moves) {
         return gw_fail(why, GW_ERR_STATE, "the exchange is not done");
     }
@@ -614,6 +616,7 @@ gw_status gw_exchange_commit(gw_exchange *x, gw_why *why)
 
 gw_status gw_exchange_rollback(gw_exchange *x, gw_why *why)
 {
+    GW_REQUIRE(why, x != NULL, "no exchange");
     if (!x->running) {
         return gw_fail(why, GW_ERR_STATE, "the exchange has not begun");
     }

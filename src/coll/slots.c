@@ -115,6 +115,9 @@ gw_status gw_exchange_add_state(gw_exchange *x, size_t floats, gw_why *why)
 
 const float *gw_exchange_residual(const gw_exchange *x, gw_range *range)
 {
+    if (x == NULL || range == NULL) {
+        return NULL;
+    }
     for (uint32_t i = 0; i < GW_ROUTE_MAX_STEPS; i++) {
         if (x->slot[i] != GW_NO_SLOT) {
             *range = x->range[i];

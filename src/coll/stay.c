@@ -179,6 +179,9 @@ int gw_stay_must_wait(const gw_exchange *x)
 
 uint32_t gw_exchange_posted(const gw_exchange *x, uint32_t *of)
 {
+    if (x == NULL || of == NULL) {
+        return 0;
+    }
     const uint32_t n = x->program.n_moves;
     *of = x->stay.first_post[n];
     if (!x->running || x->move >= n) {

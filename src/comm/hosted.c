@@ -362,8 +362,18 @@ static void describe(gw_comm *comm, gw_request request, char *text, size_t size)
 {
     const hosted_operation *op = request;
     const hosted_end *end = (const hosted_end *)comm;
-    (void)snprintf(text, size, "%s of %u messages (tag %u)", gw_operation_name(op->operation),
-                   op->n_messages, end->tag);
+    gw_rank_list peers = {0};
+    for (uint32_t i = 0; i < op->end->comm.ranks; i++) {
+        if (i != comm->rank && (op->pieces[i].received != 0 || op->operation == GW_BARRIER)) {
+            gw_rank_list_add(&peers, end->ranks[i]);
+        }
+    }
+    /* the host says when all messages are through, not which */
+    (void)snprintf(text, size, "%s (tag %u):", gw_operation_name(op->operation), end->tag);
+    gw_rank_list_say(&peers, peers.n > 1 ? " at least one of" : "", text, size);
+    const size_t used = strlen(text);
+    (void)snprintf(text + used, size - used, "%s",
+                   peers.n != 0 ? " has not answered" : " not sent yet");
 }
 
 static void notify(gw_comm *comm, void (*call)(void *with), void *with)
@@ -422,11 +432,15 @@ gw_status gw_hosted_create(uint32_t rank, uint32_t ranks, gw_hosted **out, gw_wh
 
 gw_comm *gw_hosted_comm(gw_hosted *job)
 {
+    if (job == NULL) {
+        return NULL;
+    }
     return &job->world->comm;
 }
 
 gw_status gw_hosted_take(gw_hosted *job, gw_hosted_work *work, gw_why *why)
 {
+    GW_REQUIRE(why, job != NULL && work != NULL, "no group, or no place for the work");
     (void)pthread_mutex_lock(&job->lock);
     while (!job->stop && (!job->gave_up || job->told) && job->first == NULL) {
         (void)pthread_cond_wait(&job->posted, &job->lock);
@@ -453,7 +467,7 @@ gw_status gw_hosted_take(gw_hosted *job, gw_hosted_work *work, gw_why *why)
 gw_status gw_hosted_done(gw_hosted *job, void *id, gw_status status, const char *text)
 {
     hosted_operation *op = id;
-    if (op == NULL) {
+    if (job == NULL || op == NULL) {
         return GW_ERR_ARG;
     }
     (void)pthread_mutex_lock(&job->lock);
@@ -472,6 +486,9 @@ gw_status gw_hosted_done(gw_hosted *job, void *id, gw_status status, const char 
 
 uint32_t gw_hosted_under_way(gw_hosted *job)
 {
+    if (job == NULL) {
+        return 0;
+    }
     (void)pthread_mutex_lock(&job->lock);
     const uint32_t n = job->under_way;
     (void)pthread_mutex_unlock(&job->lock);
@@ -489,6 +506,9 @@ void gw_hosted_hurry(int hurry)
 
 void gw_hosted_stop(gw_hosted *job)
 {
+    if (job == NULL) {
+        return;
+    }
     (void)pthread_mutex_lock(&job->lock);
     job->stop = 1;
     (void)pthread_cond_broadcast(&job->posted);

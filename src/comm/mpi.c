@@ -229,7 +229,7 @@ static gw_status split(gw_comm *comm, uint32_t colour, uint32_t key, gw_comm **o
 
 static void give_up(gw_comm *comm, const char *reason)
 {
-    gw_mpi_tell(((gw_mpi_end *)comm)->job, reason != NULL ? reason : "no reason given");
+    gw_mpi_tell(((gw_mpi_end *)comm)->job, reason);
 }
 
 /* After a failure MPI may still hold what the operations under way name, and freeing a communicator is an

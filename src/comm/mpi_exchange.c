@@ -207,19 +207,33 @@ gw_status gw_mpi_operation_test(gw_mpi_operation *op, int *done, gw_why *why)
     return GW_OK;
 }
 
-void gw_mpi_operation_describe(const gw_mpi_operation *op, char *text, size_t size)
+static int is_missing(const gw_mpi_operation *op, uint32_t member, int incoming)
 {
-    int length = snprintf(text, size, "operation %llu (%s):", (unsigned long long)op->number,
-                          gw_operation_name(op->operation));
-    const char *before = " ";
     for (int i = op->finished; i < op->messages; i++) {
-        int through = 0;
-        (void)MPI_Request_get_status(op->requests[i], &through, MPI_STATUS_IGNORE);
-        if (!through && length > 0 && (size_t)length + 40 < size) {
-            length += snprintf(text + length, size - (size_t)length, "%s%s rank %u", before,
-                               op->about[i].incoming ? "not received from" : "not sent to",
-                               op->end->ranks[op->about[i].member]);
-            before = ", ";
+        int through = 1;
+        if (op->about[i].member == member && op->about[i].incoming == incoming) {
+            (void)MPI_Request_get_status(op->requests[i], &through, MPI_STATUS_IGNORE);
+        }
+        if (!through) {
+            return 1;
         }
     }
+    return 0;
+}
+
+void gw_mpi_operation_describe(const gw_mpi_operation *op, char *text, size_t size)
+{
+    gw_rank_list received = {0}, sent = {0};
+    for (uint32_t i = 0; i < op->end->comm.ranks; i++) {
+        if (is_missing(op, i, 1)) {
+            gw_rank_list_add(&received, op->end->ranks[i]);
+        }
+        if (is_missing(op, i, 0)) {
+            gw_rank_list_add(&sent, op->end->ranks[i]);
+        }
+    }
+    (void)snprintf(text, size, "operation %llu (%s):", (unsigned long long)op->number,
+                   gw_operation_name(op->operation));
+    gw_rank_list_say(&received, " not received from", text, size);
+    gw_rank_list_say(&sent, received.n != 0 ? "; not sent to" : " not sent to", text, size);
 }

@@ -39,7 +39,7 @@ gw_status gw_mpi_fail(gw_mpi_job *job, int code, const char *call, gw_why *why)
     int length = 0;
     (void)MPI_Error_string(code, text, &length);
     gw_why reason;
-    (void)gw_fail(&reason, GW_ERR_PEER, "%s: %.180s", call, text);
+    (void)gw_fail(&reason, GW_ERR_PEER, "%s: %s", call, text);
     return gw_mpi_lost(job, GW_ERR_PEER, &reason, why);
 }
 
@@ -55,12 +55,12 @@ gw_status gw_mpi_listen(gw_mpi_job *job, gw_why *why)
     MPI_Status status;
     int code = MPI_Iprobe(MPI_ANY_SOURCE, 0, job->comm, &there, &status);
     if (code == MPI_SUCCESS && there) {
-        char text[sizeof job->reason] = "";
+        char text[sizeof job->reason.text] = "";
         code = MPI_Recv(text, (int)sizeof text, MPI_CHAR, status.MPI_SOURCE, 0, job->comm,
                         MPI_STATUS_IGNORE);
         text[sizeof text - 1] = 0;
         gw_why reason;
-        (void)gw_fail(&reason, GW_ERR_PEER, "rank %d gave up: %s", status.MPI_SOURCE, text);
+        (void)gw_gave_up(&reason, (uint32_t)status.MPI_SOURCE, text);
         if (code == MPI_SUCCESS) {
             return gw_mpi_lost(job, GW_ERR_PEER, &reason, why);
         }
@@ -70,9 +70,9 @@ gw_status gw_mpi_listen(gw_mpi_job *job, gw_why *why)
 
 void gw_mpi_tell(gw_mpi_job *job, const char *reason)
 {
-    gw_why own;
-    (void)gw_fail(&own, GW_ERR_PEER, "rank %d gave up: %s", job->rank, reason);
-    (void)gw_mpi_lost(job, GW_ERR_PEER, &own, NULL);
+    gw_why words;
+    (void)gw_gave_up(&words, (uint32_t)job->rank, reason);
+    (void)gw_mpi_lost(job, GW_ERR_PEER, &words, NULL);
     if (job->word != NULL || job->ranks == 1) {
         return;
     }
@@ -80,12 +80,12 @@ void gw_mpi_tell(gw_mpi_job *job, const char *reason)
     if (job->word == NULL) {
         return;
     }
-    (void)snprintf(job->reason, sizeof job->reason, "%s", reason);
+    job->reason = words;
     for (int i = 0; i < job->ranks; i++) {
         job->word[i] = MPI_REQUEST_NULL;
         if (i != job->rank) {
-            (void)MPI_Isend(job->reason, (int)sizeof job->reason, MPI_CHAR, i, 0, job->comm,
-                            &job->word[i]);
+            (void)MPI_Isend(job->reason.text, (int)sizeof job->reason.text, MPI_CHAR, i, 0,
+                            job->comm, &job->word[i]);
         }
     }
     int left = job->ranks;

@@ -35,7 +35,7 @@ typedef struct gw_mpi_job {
     int end_job;
     gw_status failed; /* GW_OK, or why nothing works any more */
     gw_why why;
-    char reason[200];  /* what this rank tells the others */
+    gw_why reason;     /* what this rank tells the others */
     MPI_Request *word; /* on its way to them, NULL: nothing was told */
     gw_mpi_operation *under_way;
 } gw_mpi_job;

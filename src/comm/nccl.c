@@ -30,7 +30,7 @@ gw_status gw_nccl_lost(gw_nccl_job *job, gw_status status, gw_why *why, const ch
     if (job->failed == GW_OK) {
         va_list args;
         va_start(args, format);
-        (void)vsnprintf(job->why.text, sizeof job->why.text, format, args);
+        gw_why_write(&job->why, format, args);
         va_end(args);
         job->failed = status;
         for (gw_nccl_end *end = job->ends; end != NULL; end = end->next) {
@@ -400,8 +400,9 @@ static void give_up(gw_comm *comm, const char *reason)
 {
     gw_nccl_job *job = ((gw_nccl_end *)comm)->job;
     if (gw_nccl_enter(job, NULL) == GW_OK) {
-        (void)gw_nccl_lost(job, GW_ERR_PEER, NULL, "rank %u gave up: %s", job->rank,
-                           reason != NULL ? reason : "no reason given");
+        gw_why words;
+        (void)gw_gave_up(&words, job->rank, reason);
+        (void)gw_nccl_lost(job, GW_ERR_PEER, NULL, "%s", words.text);
         (void)gw_nccl_leave(job, GW_OK);
     }
 }
@@ -479,7 +480,7 @@ static gw_status meet(gw_comm *host, double timeout_seconds, const card *mine, g
     for (size_t i = 0; i < ranks && status == GW_OK; i++) {
         all[i].why.text[sizeof all[i].why.text - 1] = 0;
         if (all[i].status != GW_OK) {
-            status = gw_fail(why, (gw_status)all[i].status, "rank %zu: %.200s", i, all[i].why.text);
+            status = gw_fail(why, (gw_status)all[i].status, "rank %zu: %s", i, all[i].why.text);
         }
     }
     if (status == GW_OK) {

@@ -3,6 +3,7 @@
 
 #include "base/why.h"
 
+#include <stdio.h>
 #include <string.h>
 
 const char *gw_operation_name(gw_operation operation)
@@ -10,6 +11,30 @@ const char *gw_operation_name(gw_operation operation)
     static const char *const names[] = {"allgatherv", "alltoallv", "broadcast",      "barrier",
                                         "allreduce",  "reduce",    "reduce_scatter", "gatherv"};
     return names[operation];
+}
+
+void gw_rank_list_add(gw_rank_list *list, uint32_t rank)
+{
+    enum { NAMED = 8 };
+    const size_t used = list->n != 0 ? strlen(list->text) : 0;
+    if (list->n++ < NAMED) {
+        (void)snprintf(list->text + used, sizeof list->text - used, "%s%u", used != 0 ? ", " : "",
+                       rank);
+    } else {
+        const char *more = strstr(list->text, " and ");
+        const size_t named = more != NULL ? (size_t)(more - list->text) : used;
+        (void)snprintf(list->text + named, sizeof list->text - named, " and %u more",
+                       list->n - NAMED);
+    }
+}
+
+void gw_rank_list_say(const gw_rank_list *list, const char *before, char *text, size_t size)
+{
+    const size_t used = strlen(text);
+    if (list->n != 0 && used < size) {
+        (void)snprintf(text + used, size - used, "%s rank%s %s", before, list->n > 1 ? "s" : "",
+                       list->text);
+    }
 }
 
 /* An empty piece may stand in a buffer that is not there. */

@@ -28,6 +28,15 @@ enum { GW_COMM_AT_ONCE = 2 };
 
 const char *gw_operation_name(gw_operation operation);
 
+/* Ranks that an operation waits for, in words. */
+typedef struct gw_rank_list {
+    uint32_t n;
+    char text[64];
+} gw_rank_list;
+void gw_rank_list_add(gw_rank_list *list, uint32_t rank);
+/* Appends "BEFORE rank 3", "BEFORE ranks 1, 3" or "BEFORE ranks 0, 1, 2, 3, 4, 5, 6, 7 and 9 more"; nothing for no ranks. */
+void gw_rank_list_say(const gw_rank_list *list, const char *before, char *text, size_t size);
+
 /* Fill pieces[0 … ranks): what `rank` exchanges with each, itself too. */
 gw_status gw_pieces_allgatherv(gw_piece *pieces, const gw_comm *comm, const void *send,
                                size_t bytes, void *receive, const size_t *sizes,

@@ -13,7 +13,7 @@ void gw_world_fail(gw_threads *world, gw_status status, const char *format, ...)
     }
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(world->why.text, sizeof world->why.text, format, args);
+    gw_why_write(&world->why, format, args);
     va_end(args);
     world->failed = status;
     pthread_cond_broadcast(&world->changed);
@@ -159,8 +159,9 @@ static void give_up(gw_comm *comm, const char *reason)
     gw_end *end = enter(comm);
     gw_group *group = end->group;
     const uint32_t rank = group->ranks[comm->rank];
-    gw_world_fail(group->world, GW_ERR_PEER, "rank %u gave up: %s", rank,
-                  reason != NULL ? reason : "no reason given");
+    gw_why words;
+    (void)gw_gave_up(&words, rank, reason);
+    gw_world_fail(group->world, GW_ERR_PEER, "%s", words.text);
     gw_world_settle(group->world, rank);
     (void)leave(end, GW_OK);
 }

@@ -219,20 +219,16 @@ gw_status gw_slot_test(gw_end *end, gw_post *post, int *done, gw_why *why)
 void gw_slot_describe(gw_end *end, const gw_post *post, char *text, size_t size)
 {
     const gw_group *group = end->group;
-    int length =
-        snprintf(text, size, "operation %llu (%s):", (unsigned long long)post->slot->number,
-                 gw_operation_name(post->operation));
-    uint32_t named = 0;
+    gw_rank_list missing = {0};
     for (uint32_t i = 0; i < group->size; i++) {
-        if (post->slot->posts[i].state == GW_POST_NONE && length > 0 &&
-            (size_t)length + 48 < size) {
-            length += snprintf(text + length, size - (size_t)length, "%s %u",
-                               named++ == 0 ? " not called by rank" : ",", group->ranks[i]);
+        if (post->slot->posts[i].state == GW_POST_NONE) {
+            gw_rank_list_add(&missing, group->ranks[i]);
         }
     }
-    if (named == 0 && length > 0 && (size_t)length < size) {
-        (void)snprintf(text + length, size - (size_t)length,
-                       post->in_left != 0 || post->out_left != 0 ? " not copied by all yet"
-                                                                 : " still on its way");
-    }
+    (void)snprintf(text, size, "operation %llu (%s):%s", (unsigned long long)post->slot->number,
+                   gw_operation_name(post->operation),
+                   missing.n != 0                              ? ""
+                   : post->in_left != 0 || post->out_left != 0 ? " not copied by all yet"
+                                                               : " still on its way");
+    gw_rank_list_say(&missing, " not called by", text, size);
 }

@@ -6,6 +6,7 @@
 
 #include <gradwire/together.h>
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -233,6 +234,18 @@ static gw_status test(gw_comm *comm, gw_request request, int *done, gw_why *why)
     return status;
 }
 
+static void describe(gw_comm *comm, gw_request request, char *text, size_t size)
+{
+    const user *who = request;
+    const gw_together *t = who->of;
+    (void)comm;
+    if (t->under_way) {
+        gw_comm_describe(t->over, t->request, text, size);
+    } else {
+        (void)snprintf(text, size, "the other layers of its message");
+    }
+}
+
 static const gw_comm_table table = {
     .size = sizeof table,
     .flags = GW_COMM_SEALED,
@@ -241,6 +254,7 @@ static const gw_comm_table table = {
     .alltoallv = alltoallv,
     .broadcast = broadcast,
     .test = test,
+    .describe = describe,
 };
 
 /* ---- users ---- */
@@ -248,6 +262,7 @@ static const gw_comm_table table = {
 gw_status gw_together_create(gw_comm *over, uint32_t users, size_t bytes, gw_together **out,
                              gw_why *why)
 {
+    GW_REQUIRE(why, out != NULL, "no place for the messages");
     if (over == NULL || users == 0) {
         return GW_FAIL(why, GW_ERR_ARG, "messages that go together need a comm and users");
     }
@@ -291,6 +306,9 @@ void gw_together_destroy(gw_together *t)
 
 void gw_together_begin(gw_together *t)
 {
+    if (t == NULL) {
+        return;
+    }
     for (uint32_t u = 0; u < t->n_users; u++) {
         t->users[u].state = FREE;
     }
@@ -304,11 +322,12 @@ uint32_t gw_together_sent(const gw_together *t, uint32_t member)
 
 gw_comm *gw_together_comm(gw_together *t, uint32_t number)
 {
-    return number < t->n_users ? &t->users[number].comm : NULL;
+    return t != NULL && number < t->n_users ? &t->users[number].comm : NULL;
 }
 
 gw_status gw_together_leave(gw_together *t, uint32_t number, gw_why *why)
 {
+    GW_REQUIRE(why, t != NULL, "no messages");
     if (number >= t->n_users) {
         return GW_FAIL(why, GW_ERR_ARG, "user %u of %u", number, t->n_users);
     }

@@ -5,6 +5,7 @@
 #include <gradwire/comm.h>
 
 #include <sched.h>
+#include <stdio.h>
 #include <time.h>
 
 static double seconds_now(void)
@@ -27,8 +28,22 @@ static void pause_after(double waited)
     (void)nanosleep(&sleep, NULL);
 }
 
+void gw_comm_describe(gw_comm *comm, gw_request request, char *text, size_t size)
+{
+    if (comm == NULL || text == NULL || size == 0) {
+        return;
+    }
+    const gw_comm_table *table = comm->table;
+    const size_t with_describe = offsetof(gw_comm_table, describe) + sizeof table->describe;
+    (void)snprintf(text, size, "an operation");
+    if (request != NULL && table->size >= with_describe && table->describe != NULL) {
+        table->describe(comm, request, text, size);
+    }
+}
+
 gw_status gw_comm_wait(gw_comm *comm, gw_request request, double timeout_seconds, gw_why *why)
 {
+    GW_REQUIRE(why, request != NULL, "no operation to wait for");
     if (comm == NULL || !(timeout_seconds >= 0)) {
         return GW_FAIL(why, GW_ERR_ARG, "gw_comm_wait: no group, or a negative timeout");
     }
@@ -42,11 +57,8 @@ gw_status gw_comm_wait(gw_comm *comm, gw_request request, double timeout_seconds
         }
         const double waited = seconds_now() - begun;
         if (timeout_seconds > 0 && waited > timeout_seconds) {
-            char what[160] = "an operation";
-            const size_t with_describe = offsetof(gw_comm_table, describe) + sizeof table->describe;
-            if (table->size >= with_describe && table->describe != NULL) {
-                table->describe(comm, request, what, sizeof what);
-            }
+            char what[GW_DESCRIBED];
+            gw_comm_describe(comm, request, what, sizeof what);
             return GW_FAIL(why, GW_ERR_TIMEOUT, "rank %u waited %.3g s for %s", comm->rank,
                            timeout_seconds, what);
         }

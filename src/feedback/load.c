@@ -110,7 +110,7 @@ static gw_status read_blobs(load *l, const gw_feedback_blob *blobs, gw_why *why)
         gw_why inner = {""};
         gw_status status = gw_checkpoint_read(blobs[i].bytes, blobs[i].size, &c, &inner);
         if (status != GW_OK) {
-            return GW_FAIL(why, status, "checkpoint %zu of %zu: %.200s", i + 1, l->n, inner.text);
+            return GW_FAIL(why, status, "checkpoint %zu of %zu: %s", i + 1, l->n, inner.text);
         }
         status = place(l, i, &c, why);
         if (status != GW_OK) {

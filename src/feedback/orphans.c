@@ -173,6 +173,7 @@ static gw_status scale_list(const gw_residual *list, float factor, gw_why *why)
 
 gw_status gw_feedback_scale(gw_feedback *store, double factor, gw_why *why)
 {
+    GW_REQUIRE(why, store != NULL, "no store");
     if (!(factor > 0 && factor < 1e30)) {
         return GW_FAIL(why, GW_ERR_RANGE, "residuals times %g", factor);
     }

@@ -248,7 +248,7 @@ gw_status gw_checkpoint_read(const void *bytes, size_t size, gw_checkpoint *out,
         gw_why inner = {""};
         status = read_tensor(&r, &c, i, &inner);
         if (status != GW_OK) {
-            (void)gw_fail(why, status, "tensor %u: %.200s", i, inner.text);
+            (void)gw_fail(why, status, "tensor %u: %s", i, inner.text);
         }
     }
     if (status == GW_OK) {

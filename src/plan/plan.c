@@ -368,16 +368,23 @@ void gw_plan_destroy(gw_plan *plan)
 
 gw_plan_report gw_plan_report_of(const gw_plan *plan)
 {
+    if (plan == NULL) {
+        return (gw_plan_report){0};
+    }
     return plan->report;
 }
 
 size_t gw_plan_count(const gw_plan *plan)
 {
+    if (plan == NULL) {
+        return 0;
+    }
     return plan->n;
 }
 
 gw_status gw_plan_entry_at(const gw_plan *plan, size_t index, gw_plan_entry *out)
 {
+    GW_REQUIRE(NULL, plan != NULL && out != NULL, "no plan, or no place for the entry");
     if (index >= plan->n) {
         return GW_ERR_RANGE;
     }

@@ -435,6 +435,9 @@ gw_status gw_route_compile(const gw_route *route, const gw_route_job *job, gw_pr
 gw_stream gw_program_stream(const gw_program *program, const gw_move *encode_move, uint32_t piece,
                             gw_stream stream)
 {
+    if (program == NULL || encode_move == NULL) {
+        return stream;
+    }
     stream.rank = encode_move->owner;
     stream.point = encode_move->point;
     stream.first = 0;

@@ -40,6 +40,9 @@ gw_range gw_range_cut(gw_range whole, uint64_t grain, uint32_t pieces, uint32_t 
 
 gw_range gw_operand_piece(const gw_operand *bundle, uint64_t grain, uint32_t index)
 {
+    if (bundle == NULL) {
+        return (gw_range){0};
+    }
     const gw_range outer = gw_range_cut(bundle->range, grain, bundle->outer, index / bundle->inner);
     return gw_range_cut(outer, grain, bundle->inner, index % bundle->inner);
 }

@@ -227,6 +227,7 @@ static void extend(list *l, const gw_walk *walk)
 gw_status gw_route_list(uint32_t devices, int additive, gw_route *routes, size_t capacity,
                         size_t *n, gw_why *why)
 {
+    GW_REQUIRE(why, routes != NULL || capacity == 0, "no place for the routes");
     if (n == NULL || devices == 0 || (devices & ~(uint32_t)(GW_DEVICE_CPU | GW_DEVICE_GPU)) != 0) {
         return gw_fail(why, GW_ERR_ARG, "devices are cpu, gpu or both");
     }
@@ -247,6 +248,9 @@ gw_status gw_route_list(uint32_t devices, int additive, gw_route *routes, size_t
 
 gw_route_kind gw_route_kind_of(const gw_route *route)
 {
+    if (route == NULL) {
+        return GW_ROUTE_UNCOMPRESSED;
+    }
     const unsigned second = route->step[1].op;
     if (gw_route_encodes(route) == 0) {
         return GW_ROUTE_UNCOMPRESSED;
@@ -258,12 +262,18 @@ gw_route_kind gw_route_kind_of(const gw_route *route)
 
 int gw_route_is_hierarchical(const gw_route *route)
 {
+    if (route == NULL) {
+        return 0;
+    }
     const unsigned first = route->step[0].op == GW_OP_ENCODE; /* of the collectives */
     return route->step[first].level == GW_LEVEL_INTRA;
 }
 
 uint32_t gw_route_encodes(const gw_route *route)
 {
+    if (route == NULL) {
+        return 0;
+    }
     uint32_t n = 0;
     for (unsigned i = 0; i < GW_ROUTE_MAX_STEPS; i++) {
         n += route->step[i].op == GW_OP_ENCODE;
@@ -273,12 +283,18 @@ uint32_t gw_route_encodes(const gw_route *route)
 
 int gw_route_equal(const gw_route *a, const gw_route *b)
 {
+    if (a == NULL || b == NULL) {
+        return a == b;
+    }
     return memcmp(a, b, sizeof *a) == 0;
 }
 
 /* FNV-1a over the bytes of the steps, of which there are few. */
 uint64_t gw_route_hash(const gw_route *route)
 {
+    if (route == NULL) {
+        return 0;
+    }
     uint64_t hash = 0xCBF29CE484222325u;
     for (unsigned i = 0; i < GW_ROUTE_MAX_STEPS; i++) {
         const uint8_t bytes[3] = {route->step[i].op, route->step[i].level, route->step[i].device};

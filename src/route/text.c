@@ -241,6 +241,9 @@ gw_status gw_route_parse(gw_route *route, const char *text, gw_why *why)
 
 void gw_route_step_print(gw_route_step step, char text[GW_ROUTE_STEP_TEXT])
 {
+    if (text == NULL) {
+        return;
+    }
     const char *op = gw_op_name(step.op), *level = gw_level_name(step.level);
     const char *device = gw_device_name(step.device);
     op = op != NULL ? op : "?";

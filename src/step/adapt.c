@@ -170,7 +170,9 @@ static gw_status bind(gw_step_adapt *a, gw_why *why)
 
 gw_status gw_step_adapt_go_on(gw_step *s, uint64_t number, gw_why *why)
 {
+    gw_why own = {""};
     gw_step_adapt *a = s->adapt;
+    why = gw_why_or(why, &own);
     if (a->over != NULL) {
         return gw_step_auto_go_on(a->over, number, why);
     }
@@ -205,6 +207,8 @@ int gw_step_adapt_has(const gw_step *s, uint32_t layer)
 
 gw_status gw_step_adapt_last(const gw_step *s, uint64_t *n, gw_step_decision *decision)
 {
+    GW_REQUIRE(NULL, s != NULL && n != NULL && decision != NULL,
+               "no step, or no place for the decision");
     if (s->adapt == NULL) {
         return GW_ERR_STATE;
     }

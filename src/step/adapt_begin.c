@@ -405,6 +405,8 @@ gw_status gw_step_adapt_lay_out(gw_step_adapt *a, size_t more, gw_why *why)
 
 gw_status gw_step_adapt_begin(gw_step *s, const gw_step_adapt_config *config, gw_why *why)
 {
+    gw_why own = {""};
+    why = gw_why_or(why, &own);
     gw_status status = gw_step_failure(s, why);
     if (status == GW_OK) {
         status = check(s, config, why);

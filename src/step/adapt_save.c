@@ -18,6 +18,7 @@ static size_t words_of(const gw_step_adapt *a)
 
 gw_status gw_step_adapt_save_bytes(const gw_step *s, size_t *bytes, gw_why *why)
 {
+    GW_REQUIRE(why, s != NULL && bytes != NULL, "no step, or no place for the size");
     if (s->adapt == NULL || s->adapt->over != NULL) {
         return GW_FAIL(why, GW_ERR_STATE, "adapt was not begun");
     }
@@ -53,6 +54,7 @@ static uint8_t *put_table(uint8_t *to, const double *table, size_t n)
 gw_status gw_step_adapt_save(gw_step *s, void *buffer, size_t capacity, size_t *written,
                              gw_why *why)
 {
+    GW_REQUIRE(why, s != NULL && written != NULL, "no step, or no place for the size");
     size_t bytes = 0;
     gw_status status = gw_step_adapt_save_bytes(s, &bytes, why);
     if (status == GW_OK && (buffer == NULL || capacity < bytes || s->posted != 0)) {
@@ -119,6 +121,7 @@ static const uint8_t *get_numbers(const uint8_t *from, double *numbers, size_t n
 
 gw_status gw_step_adapt_load(gw_step *s, const void *bytes, size_t size, gw_why *why)
 {
+    GW_REQUIRE(why, s != NULL && bytes != NULL, "no step, or no bytes");
     gw_step_adapt *a = s->adapt;
     if (a == NULL || a->over != NULL || bytes == NULL || s->posted != 0) {
         return GW_FAIL(why, GW_ERR_STATE, "adapt's state is loaded between steps, after begin");

@@ -96,11 +96,15 @@ static gw_status check_levels(const gw_adapt_spec *s, gw_why *why)
 
 int gw_adapt_spec_is(const char *text)
 {
+    if (text == NULL) {
+        return 0;
+    }
     return strncmp(text, "adapt", 5) == 0 && (text[5] == ':' || text[5] == '/');
 }
 
 gw_status gw_adapt_spec_parse(const char *text, gw_adapt_spec *out, gw_why *why)
 {
+    GW_REQUIRE(why, text != NULL && out != NULL, "no text, or no place for what it says");
     *out = (gw_adapt_spec){.period = 100, .alpha = 1, .gain = 0.02, .floor = 0.75};
     size_t n = 0;
     const char *rest = gw_adapt_spec_is(text) ? part_of(text, '/', &n) : NULL;

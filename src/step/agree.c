@@ -15,7 +15,7 @@ static gw_status gather(gw_step *s, gw_comm *comm, const void *own, size_t bytes
     const gw_status status = gw_comm_gather(comm, own, bytes, all, s->config.timeout, &reason);
     if (status != GW_OK) {
         gw_why said;
-        (void)gw_fail(&said, status, "comparing plans: %.200s",
+        (void)gw_fail(&said, status, "comparing plans: %s",
                       reason.text[0] != '\0' ? reason.text : gw_status_string(status));
         comm->table->abort(comm, said.text);
         gw_step_fail(s, status, &said);

@@ -405,6 +405,7 @@ static gw_step_auto *auto_of(const gw_step *s)
 
 gw_status gw_step_auto_loss(gw_step *s, double loss)
 {
+    GW_REQUIRE(NULL, s != NULL, "no step");
     gw_step_auto *u = auto_of(s);
     if (u == NULL) {
         return GW_ERR_STATE;
@@ -416,6 +417,8 @@ gw_status gw_step_auto_loss(gw_step *s, double loss)
 
 gw_status gw_step_auto_last(const gw_step *s, uint64_t *n, gw_auto_decision *decision)
 {
+    GW_REQUIRE(NULL, s != NULL && n != NULL && decision != NULL,
+               "no step, or no place for the decision");
     const gw_step_auto *u = auto_of(s);
     if (u == NULL) {
         return GW_ERR_STATE;
@@ -429,6 +432,8 @@ gw_status gw_step_auto_last(const gw_step *s, uint64_t *n, gw_auto_decision *dec
 
 gw_status gw_step_auto_watched(const gw_step *s, uint64_t *n, gw_auto_watch *watch)
 {
+    GW_REQUIRE(NULL, s != NULL && n != NULL && watch != NULL,
+               "no step, or no place for what was watched");
     const gw_step_auto *u = auto_of(s);
     if (u == NULL) {
         return GW_ERR_STATE;

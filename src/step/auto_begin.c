@@ -379,7 +379,9 @@ static gw_status open_all(gw_step_auto *u, const gw_step_auto_config *config, gw
 
 gw_status gw_step_auto_begin(gw_step *s, const gw_step_auto_config *config, gw_why *why)
 {
+    gw_why own = {""};
     gw_step_adapt *a = NULL;
+    why = gw_why_or(why, &own);
     gw_status status = gw_step_failure(s, why);
     if (status == GW_OK) {
         status = check(s, config, why);

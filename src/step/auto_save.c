@@ -143,6 +143,7 @@ static gw_step_auto *auto_of(const gw_step *s)
 
 gw_status gw_step_auto_save_bytes(const gw_step *s, size_t *bytes, gw_why *why)
 {
+    GW_REQUIRE(why, s != NULL && bytes != NULL, "no step, or no place for the size");
     if (auto_of(s) == NULL) {
         return GW_FAIL(why, GW_ERR_STATE, "auto was not begun");
     }
@@ -152,6 +153,7 @@ gw_status gw_step_auto_save_bytes(const gw_step *s, size_t *bytes, gw_why *why)
 
 gw_status gw_step_auto_save(gw_step *s, void *buffer, size_t capacity, size_t *written, gw_why *why)
 {
+    GW_REQUIRE(why, s != NULL && written != NULL, "no step, or no place for the size");
     size_t bytes = 0;
     const gw_status status = gw_step_auto_save_bytes(s, &bytes, why);
     if (status != GW_OK) {
@@ -224,6 +226,7 @@ static void resume(gw_step_auto *u)
 
 gw_status gw_step_auto_load(gw_step *s, const void *bytes, size_t size, gw_why *why)
 {
+    GW_REQUIRE(why, s != NULL && bytes != NULL, "no step, or no bytes");
     gw_step_auto *u = auto_of(s);
     if (u == NULL || bytes == NULL || s->posted != 0) {
         return GW_FAIL(why, GW_ERR_STATE, "auto's state is loaded between steps, after begin");

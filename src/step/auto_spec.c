@@ -54,11 +54,15 @@ static gw_status add_family(gw_auto_spec *s, const char *word, size_t n, gw_why 
 
 int gw_auto_spec_is(const char *text)
 {
+    if (text == NULL) {
+        return 0;
+    }
     return strncmp(text, "auto", 4) == 0 && (text[4] == '\0' || text[4] == ':' || text[4] == '/');
 }
 
 gw_status gw_auto_spec_parse(const char *text, gw_auto_spec *out, gw_why *why)
 {
+    GW_REQUIRE(why, text != NULL && out != NULL, "no text, or no place for what it says");
     *out = (gw_auto_spec){.n_families = 0};
     if (!gw_auto_spec_is(text)) {
         return GW_FAIL(why, GW_ERR_ARG, "'%.60s': auto[:SETTING,...][/DEFAULT[/FAMILY...]]", text);

@@ -73,8 +73,8 @@ static gw_status run_lane(gw_step *s, gw_step_lane *lane, int *moved, gw_why *wh
     if (status != GW_OK) {
         gw_task_words task;
         gw_task_say(s, t, &task);
-        return gw_fail(why, status, "step %llu, %s: %.100s", (unsigned long long)s->number,
-                       task.text, reason.text[0] != '\0' ? reason.text : gw_status_string(status));
+        return gw_fail(why, status, "step %llu, %s: %s", (unsigned long long)s->number, task.text,
+                       reason.text[0] != '\0' ? reason.text : gw_status_string(status));
     }
     return GW_OK;
 }
@@ -139,20 +139,33 @@ void gw_step_fail(gw_step *s, gw_status status, const gw_why *why)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-static gw_status too_late(const gw_step *s, gw_why *why)
+/* The first lane that waits for other ranks; where none does, the first that has begun. */
+static const gw_step_lane *waiting_lane(const gw_step *s, char *what, size_t size)
 {
-    for (uint32_t i = 0; i < s->n_lanes; i++) {
+    const gw_step_lane *first = NULL;
+    what[0] = '\0';
+    for (uint32_t i = 0; i < s->n_lanes && what[0] == '\0'; i++) {
         const gw_step_lane *lane = &s->lanes[i];
         if (lane->begun && lane->task < s->n_tasks) {
-            gw_task_words task;
-            gw_task_say(s, &s->tasks[lane->task], &task);
-            return GW_FAIL(
-                why, GW_ERR_TIMEOUT,
-                "step %llu, %s: no answer for %g s; a rank is gone, stopped, or far behind",
-                (unsigned long long)s->number, task.text, s->config.timeout);
+            gw_task_waits_for(s, &s->tasks[lane->task], what, size);
+            first = first == NULL || what[0] != '\0' ? lane : first;
         }
     }
-    return GW_FAIL(why, GW_ERR_TIMEOUT, "no answer for %g s", s->config.timeout);
+    return first;
+}
+
+static gw_status too_late(const gw_step *s, gw_why *why)
+{
+    char what[GW_DESCRIBED];
+    const gw_step_lane *lane = waiting_lane(s, what, sizeof what);
+    gw_task_words task = {"no layer"};
+    if (lane != NULL) {
+        gw_task_say(s, &s->tasks[lane->task], &task);
+    }
+    return GW_FAIL(why, GW_ERR_TIMEOUT,
+                   "step %llu, %s: no answer for %g s; a rank is gone, stopped, or far behind: %s",
+                   (unsigned long long)s->number, task.text, s->config.timeout,
+                   what[0] != '\0' ? what : "which one is not known");
 }
 
 /* ---- the two who run it ---- */

@@ -18,6 +18,9 @@ double gw_step_now(void)
 
 gw_status gw_step_failure(gw_step *s, gw_why *why)
 {
+    if (s == NULL) {
+        return GW_FAIL(why, GW_ERR_ARG, "no step");
+    }
     (void)pthread_mutex_lock(&s->lock);
     const gw_status status =
         s->status == GW_OK ? GW_OK : gw_fail(why, s->status, "%s", s->why.text);
@@ -77,6 +80,7 @@ static gw_status open_lanes(gw_step *s, gw_why *why)
 
 gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *why)
 {
+    GW_REQUIRE(why, out != NULL, "no place for the step");
     gw_status status = check_config(config, why);
     if (status != GW_OK) {
         return status;
@@ -196,6 +200,7 @@ static gw_status make_room(gw_step *s, gw_why *why)
 gw_status gw_step_add(gw_step *s, const char *name, const uint64_t *dims, size_t n_dims,
                       gw_dtype dtype, uint32_t *layer, gw_why *why)
 {
+    GW_REQUIRE(why, s != NULL && layer != NULL, "no step, or no place for the layer's number");
     gw_layer l = {
         .n_dims = n_dims, .dtype = dtype, .elements = 1, .fusion = UINT32_MAX, .changed = 1};
     if (name == NULL || (dims == NULL && n_dims != 0) || n_dims > 8 || gw_dtype_size(dtype) == 0) {
@@ -271,6 +276,7 @@ gw_status gw_step_set_plan(gw_step *s, uint32_t layer, const gw_params *params,
 
 gw_status gw_step_order(gw_step *s, const uint32_t *layers, size_t n, gw_why *why)
 {
+    GW_REQUIRE(why, s != NULL, "no step");
     if (layers == NULL || n != s->n_layers || s->posted != 0) {
         return GW_FAIL(why, s->posted != 0 ? GW_ERR_STATE : GW_ERR_ARG,
                        "an order of %zu layers; there are %u%s", n, s->n_layers,
@@ -303,6 +309,7 @@ gw_status gw_step_order(gw_step *s, const uint32_t *layers, size_t n, gw_why *wh
 
 gw_status gw_step_ready_together(gw_step *s, const uint32_t *groups, size_t n, gw_why *why)
 {
+    GW_REQUIRE(why, s != NULL, "no step");
     if (groups == NULL || n != s->n_layers || s->posted != 0) {
         return GW_FAIL(why, s->posted != 0 ? GW_ERR_STATE : GW_ERR_ARG,
                        "groups of %zu layers; there are %u%s", n, s->n_layers,
@@ -318,6 +325,7 @@ gw_status gw_step_ready_together(gw_step *s, const uint32_t *groups, size_t n, g
 gw_status gw_step_plan(gw_step *s, uint32_t layer, const gw_params *params, const gw_route *route,
                        gw_why *why)
 {
+    GW_REQUIRE(why, s != NULL, "no step");
     if (gw_step_adapt_has(s, layer)) {
         return GW_FAIL(why, GW_ERR_STATE, "layer '%.100s': its level is chosen during training",
                        s->layers[layer].name);
@@ -327,6 +335,8 @@ gw_status gw_step_plan(gw_step *s, uint32_t layer, const gw_params *params, cons
 
 gw_status gw_step_planned(const gw_step *s, uint32_t layer, gw_params *params, gw_route *route)
 {
+    GW_REQUIRE(NULL, s != NULL && params != NULL && route != NULL,
+               "no step, or no place for the plan");
     if (layer >= s->n_layers) {
         return GW_ERR_ARG;
     }
@@ -433,6 +443,7 @@ static void close_step(gw_step *s, gw_step_result *result)
 
 gw_status gw_step_wait_layers(gw_step *s, const uint32_t *layers, size_t n, gw_why *why)
 {
+    GW_REQUIRE(why, s != NULL && (layers != NULL || n == 0), "no step, or no layers");
     if (!s->has_thread) {
         return GW_FAIL(why, GW_ERR_STATE, "without a thread of its own a step moves in wait only");
     }
@@ -493,6 +504,7 @@ gw_status gw_step_wait(gw_step *s, gw_step_result *result, gw_why *why)
 
 gw_status gw_step_stats(gw_step *s, uint32_t layer, gw_layer_stats *out)
 {
+    GW_REQUIRE(NULL, s != NULL && out != NULL, "no step, or no place for the stats");
     if (layer >= s->n_layers) {
         return GW_ERR_ARG;
     }
@@ -504,16 +516,25 @@ gw_status gw_step_stats(gw_step *s, uint32_t layer, gw_layer_stats *out)
 
 gw_feedback *gw_step_feedback(gw_step *s)
 {
+    if (s == NULL) {
+        return NULL;
+    }
     return s->store;
 }
 
 uint64_t gw_step_number(const gw_step *s)
 {
+    if (s == NULL) {
+        return 0;
+    }
     return s->number;
 }
 
 void gw_step_set_number(gw_step *s, uint64_t number)
 {
+    if (s == NULL) {
+        return;
+    }
     s->agreed &= s->number == number; /* the others must have the same */
     s->number = number;
 }

@@ -172,6 +172,8 @@ typedef struct gw_task_words {
 } gw_task_words;
 /* Which layer it is at, and where. */
 void gw_task_say(const gw_step *s, const gw_task *t, gw_task_words *words);
+/* What a task that has begun waits for (gw_exchange_waits_for). */
+void gw_task_waits_for(const gw_step *s, const gw_task *t, char *text, size_t size);
 
 /* The lanes have something to look at. Under the lock, or as what groups call. */
 void gw_step_wake(gw_step *s);

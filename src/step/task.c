@@ -383,3 +383,16 @@ void gw_task_say(const gw_step *s, const gw_task *t, gw_task_words *words)
     (void)snprintf(words->text, sizeof words->text, "'%.60s' (%.60s)",
                    t->fusion != UINT32_MAX ? "small layers" : s->layers[layer].name, where);
 }
+
+void gw_task_waits_for(const gw_step *s, const gw_task *t, char *text, size_t size)
+{
+    const gw_convoy *c = t->convoy != UINT32_MAX ? &s->convoys[t->convoy] : NULL;
+    if (c == NULL) {
+        gw_exchange_waits_for(t->exchange, text, size);
+        return;
+    }
+    text[0] = '\0';
+    for (uint32_t i = 0; i < c->count && text[0] == '\0'; i++) {
+        gw_exchange_waits_for(s->layers[s->convoyed[c->first + i]].pieces[0], text, size);
+    }
+}

@@ -28,6 +28,8 @@ static void add(list *l, const gw_exchange *exchange, gw_step_interval about)
 
 gw_status gw_step_timeline(gw_step *s, gw_step_interval *out, size_t room, size_t *n)
 {
+    GW_REQUIRE(NULL, s != NULL && n != NULL && (out != NULL || room == 0),
+               "no step, or no place for the intervals");
     list l = {s, out, room, 0};
     uint32_t last = UINT32_MAX, piece = 0;
     for (uint32_t i = 0; i < s->n_tasks; i++) {

@@ -17,6 +17,9 @@ static const uint64_t max_header = (uint64_t)1 << 31;
 
 uint64_t gw_payload_hash(const void *payload, size_t bytes, uint64_t seed)
 {
+    if (payload == NULL && bytes != 0) {
+        return 0;
+    }
     return gw_hash(payload, bytes, seed);
 }
 
@@ -98,7 +101,7 @@ static gw_status check_length(const gw_segment *s, gw_why *why)
 /* A failure inside a segment, with the segment's number in front. */
 static gw_status in_segment(gw_status status, uint64_t index, const gw_why *inner, gw_why *why)
 {
-    return gw_fail(why, status, "segment %llu: %.200s", (unsigned long long)index, inner->text);
+    return gw_fail(why, status, "segment %llu: %s", (unsigned long long)index, inner->text);
 }
 
 /* Length of the header and the entries. */

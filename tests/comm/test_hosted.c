@@ -103,6 +103,40 @@ static void groups_do_not_meet(void **state)
     run(6, in_groups);
 }
 
+/* The last rank posts nothing; the others' step names it, as far as it can be known. */
+static void last_is_silent(rank_of *r)
+{
+    const uint64_t n = 5000;
+    const uint32_t last = r->comm->ranks - 1;
+    const gw_step_config config = {.comm = r->comm, .lanes = 1, .timeout = 0.2};
+    static float values[MOST][5000];
+    const gw_tensor gradient = {values[r->rank], (size_t)n, GW_F32};
+    gw_why why = {""};
+    gw_step *step = NULL;
+    uint32_t layer = 0;
+    EXPECT(r, gw_step_create(&config, &step, &why) == GW_OK, "%s", why.text);
+    EXPECT(r, gw_step_add(step, "w", &n, 1, GW_F32, &layer, &why) == GW_OK, "%s", why.text);
+    EXPECT(r, gw_step_agree(step, &why) == GW_OK, "%s", why.text);
+    if (r->rank != last) {
+        EXPECT(r, gw_step_post(step, layer, &gradient, &why) == GW_OK, "%s", why.text);
+        const gw_status status = gw_step_wait(step, NULL, &why);
+        EXPECT(r, status == GW_ERR_TIMEOUT || status == GW_ERR_PEER, "%d: %s", status, why.text);
+        const char *found = strstr(why.text, "no answer for 0.2 s");
+        const char *names = last == 1 ? ": rank 1 has not answered" : ": at least one of ranks ";
+        EXPECT(r, found != NULL && strstr(found, names) != NULL, "%s", why.text);
+    }
+    if (r->rank != last) { /* the last one's would end the others' step before its time */
+        gw_step_destroy(step);
+    }
+}
+
+static void a_timeout_names_ranks(void **state)
+{
+    (void)state;
+    run(2, last_is_silent);
+    run(3, last_is_silent);
+}
+
 /* One rank alone, and the host's part played by hand. */
 static void failures_have_words(void **state)
 {
@@ -181,9 +215,8 @@ static void who_listens_is_told(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_operation_is_carried),
-        cmocka_unit_test(groups_do_not_meet),
-        cmocka_unit_test(failures_have_words),
+        cmocka_unit_test(every_operation_is_carried), cmocka_unit_test(groups_do_not_meet),
+        cmocka_unit_test(a_timeout_names_ranks),      cmocka_unit_test(failures_have_words),
         cmocka_unit_test(who_listens_is_told),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
