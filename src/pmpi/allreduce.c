@@ -175,16 +175,19 @@ static int takes_over(int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 }
 
 /* All ranks meet in MPI's own reduction of two numbers. A rank that is late is waited for as long as MPI waits, before our
- * timeout begins. One that does not take its sum over, since it has another count or no codec, meets this reduction with its
- * own, which MPI sees as an error as it would without us. */
+ * timeout begins. A rank that passes its sum to MPI, with a smaller count or without a codec, meets this reduction with it:
+ * MPI sees that as an error, or the numbers differ. */
 static void meet(MPI_Comm comm, int count)
 {
-    char text[128];
+    char text[160];
     int both[2] = {count, -count};
     need_mpi(comm, PMPI_Allreduce(MPI_IN_PLACE, both, 2, MPI_INT, MPI_MAX, comm), "MPI_Allreduce");
     if (both[0] != -both[1]) {
-        (void)snprintf(text, sizeof text, "the ranks' counts differ: %d here, %d to %d on all",
-                       count, -both[1], both[0]);
+        (void)snprintf(
+            text, sizeof text,
+            "the ranks' counts or GRADWIRE_PMPI_* settings differ: %d floats here, %d to "
+            "%d on all ranks",
+            count, -both[1], both[0]);
         give_up(comm, "MPI_Allreduce", text);
     }
 }

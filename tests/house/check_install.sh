@@ -60,7 +60,8 @@ grep -q 'natural:bits=8' "$work/out" || { cat "$work/out"; exit 1; }
 compile "$work/mpi" "$source/examples/03_allreduce_mpi.c" $(flags gradwire-mpi) -lm
 run "$work/mpi" >"$work/out" || { cat "$work/out"; exit 1; }
 # shellcheck disable=SC2046
-compile "$work/plain" "$source/tests/pmpi/one_sum.c" $(flags gradwire-mpi)
+compile "$work/plain" "$source/tests/pmpi/one_sum.c" -Wl,--as-needed $(flags gradwire-mpi)
+! readelf -dW "$work/plain" | grep gradwire_mpi || { echo "not a plain MPI program"; exit 1; }
 run env LD_PRELOAD="$libdir/libgradwire_pmpi.so" GRADWIRE_PMPI_SPEC=natural:bits=8 "$work/plain" 300000 300000 >"$work/out" || { cat "$work/out"; exit 1; }
 grep -q '^gradwire: preload: .*natural:bits=8' "$work/out" && [ "$(grep -c 'the sum is right' "$work/out")" -eq 2 ] || { cat "$work/out"; exit 1; }
 echo "installed and moved: gradwire-mpi, pkg-config for MPI, the preload"
