@@ -1,24 +1,17 @@
-/* libgradwire_pmpi: preloaded into any MPI program, it takes over large MPI_Allreduce sums of floats and sends
- * them compressed; everything else passes untouched. A call has no tensor to keep a residual for, so only
- * unbiased codecs are taken. Settings come from the environment, as nothing else reaches a program that does
- * not know of us; docs/mpi.md. */
-#include <gradwire/gradwire.h>
+/* libgradwire_pmpi: preloaded into an MPI program, it compresses large MPI_Allreduce sums of floats, if the user names
+ * a codec; everything else passes untouched. A call has no tensor to keep a residual for, so only unbiased codecs are
+ * taken. docs/mpi.md. */
+#include "pmpi/settings.h"
+
 #include <gradwire/mpi.h>
 
-#include <errno.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 /* Sums of so many different sizes are kept ready for a communicator; the one used longest ago makes room. */
 enum { KEPT = 8 };
-
-typedef struct settings {
-    gw_params params;
-    gw_route route;
-    uint64_t least; /* bytes from which a sum is taken over */
-    int talk;
-} settings;
 
 /* One size of sum on one communicator. */
 typedef struct sum {
@@ -34,49 +27,28 @@ typedef struct group {
     uint64_t calls, bytes, dense_bytes;
 } group;
 
-static settings chosen;
-static int chosen_yet, key = MPI_KEYVAL_INVALID;
+/* Written once, by begin. */
+static gw_pmpi_settings chosen;
+static int key = MPI_KEYVAL_INVALID;
 
 /* A job whose settings are wrong, or whose sum failed, must not go on with other numbers. */
-static void give_up(MPI_Comm comm, const char *what, const char *why)
+static _Noreturn void give_up(MPI_Comm comm, const char *what, const char *why)
 {
-    (void)fprintf(stderr, "gradwire: %s: %s\n", what, why);
+    int rank = -1;
+    (void)PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    (void)fprintf(stderr, "gradwire: rank %d: %s: %s\n", rank, what, why);
     (void)PMPI_Abort(comm, 1);
+    abort();
 }
 
-/* ---- settings ---- */
-
-static const char *setting(const char *name, const char *fallback)
+static void need_mpi(MPI_Comm comm, int code, const char *call)
 {
-    const char *value = getenv(name);
-    return value != NULL && value[0] != '\0' ? value : fallback;
-}
-
-static void choose(MPI_Comm comm)
-{
-    gw_why why = {""};
-    char *end = NULL;
-    const char *least = setting("GRADWIRE_PMPI_MIN_BYTES", "1048576");
-    if (gw_params_parse(&chosen.params, setting("GRADWIRE_PMPI_SPEC", "natural:bits=8"), &why) !=
-        GW_OK) {
-        give_up(comm, "GRADWIRE_PMPI_SPEC", why.text);
+    char text[MPI_MAX_ERROR_STRING] = "unknown error";
+    int length = 0;
+    if (code != MPI_SUCCESS) {
+        (void)PMPI_Error_string(code, text, &length);
+        give_up(comm, call, text);
     }
-    if ((gw_params_flags(&chosen.params) & GW_CODEC_UNBIASED) == 0) {
-        give_up(comm, "GRADWIRE_PMPI_SPEC",
-                "a reduction keeps no residual: the codec must be unbiased (natural, dither, "
-                "ndither, cast:to=f32)");
-    }
-    if (gw_route_parse(&chosen.route, setting("GRADWIRE_PMPI_ROUTE", "sra"), &why) != GW_OK ||
-        gw_route_fits(&chosen.route, &chosen.params, &why) != GW_OK) {
-        give_up(comm, "GRADWIRE_PMPI_ROUTE", why.text);
-    }
-    errno = 0;
-    chosen.least = strtoull(least, &end, 10);
-    if (errno != 0 || *end != '\0' || least[0] < '0' || least[0] > '9') {
-        give_up(comm, "GRADWIRE_PMPI_MIN_BYTES", "not a number of bytes");
-    }
-    chosen.talk = strcmp(setting("GRADWIRE_PMPI_VERBOSE", "0"), "0") != 0;
-    chosen_yet = 1;
 }
 
 /* ---- a communicator's own ---- */
@@ -85,7 +57,7 @@ static int forget(MPI_Comm comm, int which, void *value, void *extra)
 {
     (void)which, (void)extra;
     group *g = value;
-    if (chosen.talk && g->comm->rank == 0) {
+    if (chosen.verbose && g->comm->rank == 0) {
         (void)fprintf(stderr,
                       "gradwire: %llu sums taken over; rank 0 sent %llu bytes, %llu uncompressed\n",
                       (unsigned long long)g->calls, (unsigned long long)g->bytes,
@@ -100,28 +72,53 @@ static int forget(MPI_Comm comm, int which, void *value, void *extra)
     return MPI_SUCCESS;
 }
 
+static void begin(void)
+{
+    gw_why why = {""};
+    const char *name = "";
+    int rank = -1;
+    if (gw_pmpi_settings_read(&chosen, &name, &why) != GW_OK) {
+        give_up(MPI_COMM_WORLD, name, why.text);
+    }
+    if (chosen.on) {
+        need_mpi(MPI_COMM_WORLD, PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &key, NULL),
+                 "MPI_Comm_create_keyval");
+    }
+    (void)PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 0) {
+        gw_pmpi_settings_say(&chosen);
+    }
+}
+
+/* Called by MPI_Init, and by every sum: a program may have begun MPI by a call that we do not see, and its threads may
+ * come here at once. */
+static void begin_once(void)
+{
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
+    (void)pthread_once(&once, begin);
+}
+
+/* Made by all ranks in the first sum of a communicator. Two threads never make the same one: MPI allows one collective
+ * call at a time on a communicator. Different ones they make at the same time, without a lock, which ranks could take in
+ * different order. */
 static group *group_of(MPI_Comm comm)
 {
     group *g = NULL;
     gw_why why = {""};
     int found = 0;
-    if (key == MPI_KEYVAL_INVALID) {
-        (void)PMPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, forget, &key, NULL);
-    }
-    (void)PMPI_Comm_get_attr(comm, key, &g, &found);
+    need_mpi(comm, PMPI_Comm_get_attr(comm, key, &g, &found), "MPI_Comm_get_attr");
     if (found) {
         return g;
     }
     g = calloc(1, sizeof *g);
     if (g == NULL) {
         give_up(comm, "MPI_Allreduce", "no memory");
-        return NULL;
     }
     if (gw_mpi_create(comm, &g->comm, &why) != GW_OK ||
         gw_mpi_ranks_per_node(g->comm, &g->ranks_per_node, &why) != GW_OK) {
         give_up(comm, "MPI_Allreduce", why.text);
     }
-    (void)PMPI_Comm_set_attr(comm, key, g);
+    need_mpi(comm, PMPI_Comm_set_attr(comm, key, g), "MPI_Comm_set_attr");
     return g;
 }
 
@@ -143,6 +140,7 @@ static sum *sum_of(MPI_Comm comm, group *g, size_t count)
     const gw_step_config config = {.comm = g->comm,
                                    .ranks_per_node = g->ranks_per_node,
                                    .seed = g->calls, /* no two sums draw the same numbers */
+                                   .timeout = chosen.timeout,
                                    .lanes = 3,
                                    .sum = 1};
     gw_status status = gw_step_create(&config, &oldest->step, &why);
@@ -161,18 +159,14 @@ static sum *sum_of(MPI_Comm comm, group *g, size_t count)
     return oldest;
 }
 
-/* ---- the call ---- */
+/* ---- the calls ---- */
 
 static int takes_over(int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
 {
     int between = 0, ranks = 0;
-    if (type != MPI_FLOAT || op != MPI_SUM || count <= 0) {
-        return 0;
-    }
-    if (!chosen_yet) {
-        choose(comm);
-    }
-    if ((uint64_t)count * sizeof(float) < chosen.least) {
+    begin_once();
+    if (!chosen.on || type != MPI_FLOAT || op != MPI_SUM || count <= 0 ||
+        (uint64_t)count * sizeof(float) < chosen.least) {
         return 0;
     }
     (void)PMPI_Comm_test_inter(comm, &between);
@@ -180,8 +174,27 @@ static int takes_over(int count, MPI_Datatype type, MPI_Op op, MPI_Comm comm)
     return !between && ranks > 1;
 }
 
+/* All ranks meet in MPI's own reduction of two numbers. A rank that is late is waited for as long as MPI waits, before our
+ * timeout begins. A rank that passes its sum to MPI, with a smaller count or without a codec, meets this reduction with it:
+ * MPI sees that as an error, or the numbers differ. */
+static void meet(MPI_Comm comm, int count)
+{
+    char text[160];
+    int both[2] = {count, -count};
+    need_mpi(comm, PMPI_Allreduce(MPI_IN_PLACE, both, 2, MPI_INT, MPI_MAX, comm), "MPI_Allreduce");
+    if (both[0] != -both[1]) {
+        (void)snprintf(
+            text, sizeof text,
+            "the ranks' counts or GRADWIRE_PMPI_* settings differ: %d floats here, %d to "
+            "%d on all ranks",
+            count, -both[1], both[0]);
+        give_up(comm, "MPI_Allreduce", text);
+    }
+}
+
 static int sum_compressed(const void *send, void *receive, size_t count, MPI_Comm comm)
 {
+    meet(comm, (int)count);
     group *g = group_of(comm);
     sum *s = sum_of(comm, g, count);
     gw_why why = {""};
@@ -197,7 +210,6 @@ static int sum_compressed(const void *send, void *receive, size_t count, MPI_Com
     }
     if (status != GW_OK) {
         give_up(comm, "MPI_Allreduce", why.text);
-        return MPI_ERR_OTHER;
     }
     if (gw_step_stats(s->step, 0, &stats) == GW_OK) {
         g->bytes += stats.bytes_sent[GW_LINK_INTRA] + stats.bytes_sent[GW_LINK_INTER];
@@ -211,4 +223,22 @@ GW_API int MPI_Allreduce(const void *send, void *receive, int count, MPI_Datatyp
 {
     return takes_over(count, type, op, comm) ? sum_compressed(send, receive, (size_t)count, comm)
                                              : PMPI_Allreduce(send, receive, count, type, op, comm);
+}
+
+GW_API int MPI_Init(int *argc, char ***argv)
+{
+    const int code = PMPI_Init(argc, argv);
+    if (code == MPI_SUCCESS) {
+        begin_once();
+    }
+    return code;
+}
+
+GW_API int MPI_Init_thread(int *argc, char ***argv, int required, int *provided)
+{
+    const int code = PMPI_Init_thread(argc, argv, required, provided);
+    if (code == MPI_SUCCESS) {
+        begin_once();
+    }
+    return code;
 }

@@ -9,7 +9,7 @@ trap 'rm -rf "$folder"' EXIT
 run() { mpirun.openmpi --allow-run-as-root --oversubscribe -np 4 --mca btl vader,self "$@"; }
 
 run "$program" >"$folder/plain" 2>"$folder/plain.err"
-run -x GRADWIRE_PMPI_VERBOSE=1 -x LD_PRELOAD="$library" "$program" >"$folder/preloaded" 2>"$folder/preloaded.err" ||
+run -x GRADWIRE_PMPI_SPEC=natural:bits=8 -x GRADWIRE_PMPI_VERBOSE=1 -x LD_PRELOAD="$library" "$program" >"$folder/preloaded" 2>"$folder/preloaded.err" ||
     { cat "$folder/preloaded.err"; echo "the program fails with the preload"; exit 1; }
 grep -q '^converged 1 1$' "$folder/plain" || { cat "$folder/plain.err"; echo "the program itself does not converge"; exit 1; }
 diff "$folder/plain" "$folder/preloaded" || { echo "the preload changed what it must not touch"; exit 1; }
