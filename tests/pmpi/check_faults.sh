@@ -25,8 +25,8 @@ run none 300000 300000
 [ $code -eq 0 ] && [ "$(grep -c 'is right' "$folder/out")" -eq 4 ] || fail "control: status $code"
 run flip 300000 300000
 ends 'was chan' # a relayed reason may be cut
-timeout=1 run lose 300000 300000
-ends 'no answer for 1 s'
+timeout=3 run lose 300000 300000
+ends 'no answer for 3 s'
 run none 300000 300001
 ends 'counts or GRADWIRE_PMPI_\* settings differ: 30000[01] floats here, 300000 to 300001 '
 # the last rank's sum is too small to be taken over
