@@ -25,7 +25,7 @@ static uint32_t list_missing(const found *all, uint32_t ranks, bool levels, char
         if (!(levels ? all[i].levels : all[i].residuals)) {
             const char *before = said == 0 ? "" : said + 1 == n ? " and " : ", ";
             if (said == 8) {
-                at += (size_t)snprintf(text + at, size - at, " and %u more", n - said);
+                (void)snprintf(text + at, size - at, " and %u more", n - said);
                 break;
             }
             at += (size_t)snprintf(text + at, size - at, "%s%u", before, i);
@@ -71,10 +71,11 @@ gw_status gw_cli_lost_find(gw_cli_lost *lost, const char *folder, uint64_t step,
 {
     gw_comm *comm = r->comm;
     found mine = {.levels = true}, *all = calloc(comm->ranks, sizeof *all);
-    gw_status status = all ? GW_OK : gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory");
-    if (status == GW_OK) {
-        status = gw_cli_checkpoint_has(folder, step, comm->rank, "residuals", &mine.residuals, why);
+    if (!all) {
+        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory");
     }
+    gw_status status =
+        gw_cli_checkpoint_has(folder, step, comm->rank, "residuals", &mine.residuals, why);
     if (status == GW_OK && levels) {
         status = gw_cli_checkpoint_has(folder, step, comm->rank, "levels", &mine.levels, why);
     }
@@ -94,13 +95,12 @@ gw_status gw_cli_lost_gather(gw_cli_lost *lost, double norm, rank *r, gw_why *wh
     gw_comm *comm = r->comm;
     double *all = calloc(comm->ranks, sizeof *all), squares = 0;
     lost->gradients = comm->rank == 0 ? calloc(r->model->room, sizeof *lost->gradients) : NULL;
-    gw_status status = all && (lost->gradients || comm->rank != 0)
-                           ? GW_OK
-                           : gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for a gradient");
-    status = gw_cli_train_agree(comm, status, why);
-    if (status == GW_OK) {
-        status = gw_comm_gather(comm, &norm, sizeof norm, all, GW_CLI_TRAIN_TIMEOUT, why);
+    if (!all || (!lost->gradients && comm->rank == 0)) {
+        free(all);
+        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for a gradient");
     }
+    const gw_status status =
+        gw_comm_gather(comm, &norm, sizeof norm, all, GW_CLI_TRAIN_TIMEOUT, why);
     for (uint32_t i = 0; i < comm->ranks && status == GW_OK; i++) {
         squares += all[i] * all[i]; /* a lost rank's is 0 */
     }

@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""fully_shard: the compressed reduce-scatter, with empty and uneven shards."""
+"""fully_shard: the compressed reduce-scatter, with empty and uneven shards, beside FSDP alone."""
 
 import sys
 
@@ -12,7 +12,8 @@ from ranks import gradwire
 
 try:
     from torch.distributed.device_mesh import init_device_mesh
-    from torch.distributed.fsdp import fully_shard
+    from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+    from torch.distributed.tensor import distribute_tensor
 except ImportError:
     print(f"skip: torch {torch.__version__} has no fully_shard")
     sys.exit(77)
@@ -37,52 +38,87 @@ def everyone():
     return init_device_mesh("cpu", (dist.get_world_size(),))
 
 
-def make(mesh=None):
-    mesh = mesh or everyone()
+def make(mesh=None, policy=None):
+    options = dict(mesh=mesh or everyone(), mp_policy=policy or MixedPrecisionPolicy())
     torch.manual_seed(11)
     model = Uneven()
     for inner in (model.one, model.few):
-        fully_shard(inner, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
+        fully_shard(inner, **options)
+    return fully_shard(model, **options)
 
 
 def data(rank, step):
     return torch.randn(6, 37, generator=torch.Generator().manual_seed(100 * step + rank))
 
 
-def whole(model):
-    return torch.cat([p.full_tensor().detach().reshape(-1) for p in model.parameters()])
+def local(model):
+    """This rank's own bytes of every parameter, with nothing gathered from others."""
+    return torch.cat([p.to_local().detach().reshape(-1).clone() for p in model.parameters()])
+
+
+def backward(model, rank, step=0, scale=1.0):
+    model.zero_grad()
+    (scale * model(data(rank, step)).pow(2).mean()).backward()
 
 
 def steps(model, rank, n, lr=0.1):
     optimizer = torch.optim.SGD(model.parameters(), lr=lr)
     for step in range(n):
-        optimizer.zero_grad()
-        model(data(rank, step)).pow(2).mean().backward()
+        backward(model, rank, step)
         optimizer.step()
-    return whole(model)
 
 
-def by_hand(n, count, lr=0.1):
-    """The same training, in one process."""
-    torch.manual_seed(11)
-    model = Uneven()
-    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
-    for step in range(count):
-        optimizer.zero_grad()
-        (sum(model(data(r, step)).pow(2).mean() for r in range(n)) / n).backward()
-        optimizer.step()
-    return torch.cat([p.detach().reshape(-1) for p in model.parameters()])
+def gradients(model, rank, count, scale=1.0):
+    """Sums over `count` steps with the same weights and data: this rank's shards, by parameter."""
+    total = {}
+    for _ in range(count):
+        backward(model, rank, scale=scale)
+        for name, p in model.named_parameters():
+            total[name] = total.get(name, 0) + p.grad.to_local().detach().float().clone()
+    return total
+
+
+def plain_gradients(rank, **options):
+    """The same of FSDP alone, in one step."""
+    return gradients(make(**options), rank, 1)
+
+
+def check_mean(model, rank, wanted, most, what, drain=0):
+    """What arrives is the gradient on the average. Codecs with residuals send later what they held back: `drain` steps without a
+    gradient bring it out. Compared with FSDP alone, of every parameter over all ranks, and of this rank's shards; the squared error is
+    relative. A gradient that is twice or half of what it should be has 1 or 0.25, one that is missing 1."""
+    repeats = 4 if drain else 16
+    total, late = gradients(model, rank, repeats), gradients(model, rank, drain, scale=0.0)
+    total = {k: (total[k] + late.get(k, 0)) / repeats for k in total}
+    squares = torch.tensor([[((total[k] - wanted[k]) ** 2).sum(), (wanted[k] ** 2).sum()] for k in wanted])
+    own = squares.sum(0)
+    dist.all_reduce(squares)
+    errors = {k: (error / square).item() for k, (error, square) in zip(wanted, squares)}
+    assert all(error < most for error in errors.values()) and own[0] / own[1] < most, f"{what}: {errors}, rank {rank}'s shards {own[0] / own[1]}"
+
+
+def same_bytes(tensor, group, what):
+    """Real bytes of each rank of the group, beside each other."""
+    flat = tensor.detach().contiguous().view(-1).view(torch.uint8)
+    everyone = [torch.empty_like(flat) for _ in range(dist.get_world_size(group))]
+    dist.all_gather(everyone, flat, group=group)
+    for i, other in enumerate(everyone):
+        assert torch.equal(other, everyone[0]), f"{what}: replica {i} differs from replica 0"
 
 
 def exact(rank, n):
-    wanted = by_hand(n, 4)
+    """Sums are made in another order than gloo makes them: a few units in the last place of a gradient."""
+    model = make()
+    steps(model, rank, 4)
+    start, wanted, gradient = local(make()), local(model), plain_gradients(rank)
     for spec in ("dense", "cast:to=f32"):
         model = make()
         gradwire.attach(model, spec, dense_below=0, quiet=True)
-        got = steps(model, rank, 4)
-        torch.testing.assert_close(got, wanted, rtol=1e-4, atol=1e-6, msg=lambda m: f"{spec}: {m}")
-        assert gradwire.stats()["steps"] == 4
+        for name, got in gradients(model, rank, 1).items():
+            torch.testing.assert_close(got, gradient[name], rtol=1e-5, atol=1e-7, msg=lambda m: f"{spec}, {name}: {m}")
+        steps(model, rank, 4)
+        torch.testing.assert_close(local(model), wanted, rtol=1e-5, atol=1e-6, msg=lambda m: f"{spec}: {m}")
+        assert not torch.equal(local(model), start) and gradwire.stats()["steps"] == 5
         gradwire.detach(model)
 
 
@@ -92,17 +128,13 @@ def test_sums_are_right():
 
 
 def lossy(rank, n):
-    wanted = by_hand(n, 4)
-    start = by_hand(n, 0)
-    for spec, residual in (("cast:to=bf16", None), ("natural:bits=8", None), ("dither:bits=4", None), ("ndither:bits=4", None),
-                           ("topk:density=0.2", "full"), ("sign", "full")):
+    wanted = plain_gradients(rank)
+    for spec, drain, most in (("cast:to=bf16", 0, 1e-4), ("natural:bits=8", 0, 0.02), ("dither:bits=4", 0, 0.02),
+                              ("ndither:bits=4", 0, 0.05), ("topk:density=0.2", 8, 1e-8), ("sign:bucket=64", 32, 0.05)):
         model = make()
-        gradwire.attach(model, spec, dense_below=0, residual=residual, quiet=True)
-        got = steps(model, rank, 4)
-        assert ((got - wanted) ** 2).sum() < 0.6 * ((start - wanted) ** 2).sum(), spec
-        assert not torch.equal(got, wanted)
+        gradwire.attach(model, spec, dense_below=0, residual="full" if drain else None, quiet=True)
+        check_mean(model, rank, wanted, most, spec, drain)
         assert gradwire.stats()["ratio"] > 1.2, (spec, gradwire.stats())
-        ranks.same_everywhere(got, spec)
         gradwire.detach(model)
 
 
@@ -110,26 +142,29 @@ def test_every_kind_of_codec():
     ranks.run(4, lossy)
 
 
+def trained(rank, spec, residual, stop, load=True):
+    """Five steps, with a stop and a new attach after the third, or in one go."""
+    model = make()
+    gradwire.attach(model, spec, dense_below=0, residual=residual, quiet=True)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    for step in range(5):
+        backward(model, rank, step)
+        optimizer.step()
+        if stop and step == 2:
+            state = gradwire.state_dict()
+            gradwire.detach(model)
+            gradwire.attach(model, spec, dense_below=0, residual=residual, quiet=True)
+            if load:
+                gradwire.load_state_dict(state)
+    gradwire.detach(model)
+    return local(model)
+
+
 def resume(rank, n):
     for spec, residual in (("topk:density=0.2", "full"), ("natural:bits=8", None)):
-        model = make()
-        gradwire.attach(model, spec, dense_below=0, residual=residual, quiet=True)
-        wanted = steps(model, rank, 5)
-        gradwire.detach(model)
-        model = make()
-        gradwire.attach(model, spec, dense_below=0, residual=residual, quiet=True)
-        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-        for step in range(5):
-            optimizer.zero_grad()
-            model(data(rank, step)).pow(2).mean().backward()
-            optimizer.step()
-            if step == 2:
-                state = gradwire.state_dict()
-                gradwire.detach(model)
-                gradwire.attach(model, spec, dense_below=0, residual=residual, quiet=True)
-                gradwire.load_state_dict(state)
-        assert torch.equal(wanted, whole(model)), spec
-        gradwire.detach(model)
+        whole = trained(rank, spec, residual, False)
+        assert torch.equal(whole, trained(rank, spec, residual, True)), spec
+        assert not torch.equal(whole, trained(rank, spec, residual, True, load=False)), f"{spec}: the state makes no difference"
 
 
 def test_resume_bit_for_bit():
@@ -152,15 +187,23 @@ def test_refused():
 def hybrid(rank, n):
     """Two by two: sharded over one half, averaged over the replicas in the other direction."""
     mesh = init_device_mesh("cpu", (2, 2), mesh_dim_names=("replicate", "shard"))
-    wanted = by_hand(n, 4)
-    for spec, tolerance in (("cast:to=f32", 1e-4), ("natural:bits=8", None)):
+    replicas = mesh["replicate"].get_group()
+    model = make()
+    backward(model, rank)
+    wanted = {name: p.grad.full_tensor() for name, p in model.named_parameters()}  # of FSDP alone, over all four
+    for spec, most in (("cast:to=f32", 1e-10), ("natural:bits=8", 0.05)):  # coded twice
         model = make(mesh["shard"])
-        gradwire.attach(model, spec, dense_below=0, replicas=mesh["replicate"].get_group(), quiet=True)
-        got = steps(model, rank, 4)
-        if tolerance is not None:
-            torch.testing.assert_close(got, wanted, rtol=tolerance, atol=1e-6)
-        ranks.same_everywhere(got, f"hybrid {spec}")
+        gradwire.attach(model, spec, dense_below=0, replicas=replicas, quiet=True)
+        shards = {name: shard_of(wanted[name], p) for name, p in model.named_parameters()}
+        check_mean(model, rank, shards, most, f"hybrid {spec}")
+        steps(model, rank, 4)
+        same_bytes(local(model), replicas, f"hybrid {spec}")
         gradwire.detach(model)
+
+
+def shard_of(whole, parameter):
+    """This rank's part of a whole tensor, as `parameter` is sharded."""
+    return distribute_tensor(whole, parameter.device_mesh, parameter.placements).to_local()
 
 
 def test_hybrid_sharding():
@@ -168,17 +211,17 @@ def test_hybrid_sharding():
 
 
 def precision(rank, n):
-    from torch.distributed.fsdp import MixedPrecisionPolicy
-
-    torch.manual_seed(11)
-    model = Uneven()
-    fully_shard(model, mesh=everyone(), mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16))
-    gradwire.attach(model, "natural:bits=8", dense_below=0, quiet=True)
-    before = whole(model)
-    after = steps(model, rank, 2)
-    assert torch.isfinite(after).all() and not torch.equal(before, after)
-    ranks.same_everywhere(after, "bfloat16")
-    gradwire.detach(model)
+    """In bfloat16, beside FSDP alone in bfloat16."""
+    policy = MixedPrecisionPolicy(param_dtype=torch.bfloat16, reduce_dtype=torch.bfloat16)
+    wanted = plain_gradients(rank, policy=policy)
+    for spec, most in (("dense", 1e-4), ("natural:bits=8", 0.02)):
+        model = make(policy=policy)
+        gradwire.attach(model, spec, dense_below=0, quiet=True)
+        check_mean(model, rank, wanted, most, f"bfloat16, {spec}")
+        before = local(model)
+        steps(model, rank, 2)
+        assert torch.isfinite(local(model)).all() and not torch.equal(before, local(model))
+        gradwire.detach(model)
 
 
 def test_mixed_precision():
@@ -187,12 +230,12 @@ def test_mixed_precision():
 
 def attached_again(rank, n):
     """By the same process groups, unless a step on them did not end."""
-    model, seen = make(), []
+    model, seen, wanted = make(), [], plain_gradients(rank)
     for begun in (False, True, False):
         gradwire.attach(model, "natural:bits=8", dense_below=0, quiet=True)
         attached = gradwire._attached[-1].session
         seen.append(attached._carriers[0]._lines)
-        ranks.same_everywhere(steps(model, rank, 2), f"attached for the {len(seen)}. time")
+        check_mean(model, rank, wanted, 0.02, f"attached for the {len(seen)}. time")
         if begun:
             attached._sessions[-1].open()
         gradwire.detach(model)
@@ -202,6 +245,48 @@ def attached_again(rank, n):
 
 def test_attached_again():
     ranks.run(2, attached_again)
+
+
+def drained(rank, model, states):
+    """All that residuals hold comes out with gradients of zeros, a fifth in a step."""
+    gradwire.attach(model, "topk:density=0.2", dense_below=0, residual="full", quiet=True)
+    gradwire.load_state_dict(states[rank], missing="drop")
+    found = gradients(model, rank, 8, scale=0.0)
+    lost = gradwire.stats().get("lost")
+    backward(model, rank)
+    assert (lost is None) == (None not in states) and (lost is None or lost["gradient_norm"] is None), lost
+    if lost is not None:
+        check_own_norm(rank, gradwire.stats()["lost"])
+    gradwire.detach(model)
+    return found
+
+
+def check_own_norm(rank, lost):
+    """Of the gradient of this rank's loss alone, in one process."""
+    torch.manual_seed(11)
+    alone = Uneven()
+    alone(data(rank, 0)).pow(2).mean().backward()
+    norm = sum(p.grad.double().pow(2).sum() for p in alone.parameters()).sqrt().item()
+    assert abs(lost["gradient_norm"] / norm - 1) < 1e-4, (lost, norm)
+
+
+def lost(rank, n):
+    """A rank's state is gone: the others' residuals are all kept."""
+    model, gradient = make(), plain_gradients(rank)
+    gradwire.attach(model, "topk:density=0.2", dense_below=0, residual="full", quiet=True)
+    sent, state = gradients(model, rank, 3), gradwire.state_dict()
+    gradwire.detach(model)
+    both = drained(rank, model, [state, state])
+    first, second = drained(rank, model, [state, None]), drained(rank, model, [None, state])
+    for name, g in gradient.items():
+        torch.testing.assert_close(sent[name] + both[name], 3 * g, rtol=1e-4, atol=1e-6, msg=lambda m: f"{name}: {m}")
+        torch.testing.assert_close(first[name] + second[name], both[name], rtol=1e-4, atol=1e-6, msg=lambda m: f"{name}: {m}")
+    assert any(first[name].abs().max() > 1e-3 for name in first if first[name].numel())
+    assert any(second[name].abs().max() > 1e-3 for name in second if second[name].numel())
+
+
+def test_a_lost_state():
+    ranks.run(2, lost)
 
 
 if __name__ == "__main__":
