@@ -85,6 +85,7 @@ typedef struct gw_comm_table {
 struct gw_comm {
     const gw_comm_table *table;
     uint32_t rank, ranks;
+    void *lent; /* gradwire's; NULL at first. Memory that a failed operation may still name */
 };
 
 /* Tests until the operation is done: yields at first, then sleeps up to 200 µs at a time. After
@@ -103,7 +104,10 @@ GW_API void gw_comm_describe(gw_comm *comm, gw_request request, char *text, size
  * memory. */
 GW_API gw_status gw_comm_gather(gw_comm *comm, const void *own, size_t bytes, void *all,
                                 double timeout_seconds, gw_why *why);
-/* The same in two halves, without an allocation. `room` holds gw_gather_room bytes, is aligned for a size_t, and
+/* For a backend's close, once no operation can touch memory any more: frees what gw_comm_gather left with operations that
+ * failed. Accepts NULL. */
+GW_API void gw_comm_let_go(gw_comm *comm);
+/* gw_comm_gather in two halves, without an allocation. `room` holds gw_gather_room bytes, is aligned for a size_t, and
  * belongs to the operation until it is done (gw_comm_wait) and gw_gather_take has read it. */
 GW_API size_t gw_gather_room(const gw_comm *comm, size_t bytes);
 GW_API gw_status gw_gather_post(gw_comm *comm, const void *own, size_t bytes, void *room,

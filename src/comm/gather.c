@@ -71,6 +71,15 @@ gw_status gw_gather_take(const gw_comm *comm, const void *room, size_t bytes, vo
     return GW_OK;
 }
 
+void gw_comm_let_go(gw_comm *comm)
+{
+    while (comm != NULL && comm->lent != NULL) {
+        void *room = comm->lent;
+        comm->lent = *(void **)room;
+        free(room);
+    }
+}
+
 gw_status gw_comm_gather(gw_comm *comm, const void *own, size_t bytes, void *all,
                          double timeout_seconds, gw_why *why)
 {
@@ -87,8 +96,10 @@ gw_status gw_comm_gather(gw_comm *comm, const void *own, size_t bytes, void *all
     if (posted) {
         status = gw_comm_wait(comm, request, timeout_seconds, why);
     }
-    if (posted && status != GW_OK) {
-        return status; /* `room` is left to the engine: it may still write there */
+    if (posted && status != GW_OK) { /* the engine may still write there, but not to the sizes */
+        *(void **)room = comm->lent;
+        comm->lent = room;
+        return status;
     }
     if (status == GW_OK) {
         status = gw_gather_take(comm, room, bytes, all, why);

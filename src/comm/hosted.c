@@ -29,7 +29,8 @@ typedef struct hosted_operation {
 struct hosted_end {
     gw_comm comm;
     gw_hosted *job;
-    uint32_t *ranks; /* of the job */
+    hosted_end *closed; /* the one closed before it */
+    uint32_t *ranks;    /* of the job */
     uint32_t tag;
     void (*call)(void *with); /* when an operation is done; guarded */
     void *with;
@@ -37,6 +38,7 @@ struct hosted_end {
 
 struct gw_hosted {
     hosted_end *world;
+    hosted_end *closed;   /* after a failure: freed with the job */
     pthread_mutex_t lock; /* guards all below, and `done` of operations */
     pthread_cond_t posted;
     hosted_operation *first, *last, *idle;
@@ -265,6 +267,7 @@ static void free_end(hosted_end *end)
     (void)pthread_mutex_lock(&end->job->lock);
     end->job->ends--;
     (void)pthread_mutex_unlock(&end->job->lock);
+    gw_comm_let_go(&end->comm);
     free(end->ranks);
     free(end);
 }
@@ -278,7 +281,7 @@ static hosted_end *new_end(gw_hosted *job, const gw_comm_table *table, uint32_t 
         free(names);
         return NULL;
     }
-    end->comm = (gw_comm){table, 0, ranks};
+    end->comm = (gw_comm){.table = table, .ranks = ranks};
     end->job = job;
     end->ranks = names;
     return end;
@@ -352,9 +355,15 @@ static void give_up(gw_comm *comm, const char *reason)
 static void close_end(gw_comm *comm)
 {
     hosted_end *end = (hosted_end *)comm;
-    /* after a failure the host may still be at work on its operations: they name it */
-    if (end != end->job->world && end->job->failed == GW_OK) {
+    gw_hosted *job = end->job;
+    if (end == job->world) {
+        return;
+    }
+    if (job->failed == GW_OK) {
         free_end(end);
+    } else { /* the host may still be at work on its operations, which name it */
+        end->closed = job->closed;
+        job->closed = end;
     }
 }
 
@@ -529,6 +538,11 @@ gw_status gw_hosted_destroy(gw_hosted *job)
         free(op->pieces);
         free(op->messages);
         free(op);
+    }
+    while (job->closed != NULL) {
+        hosted_end *end = job->closed;
+        job->closed = end->closed;
+        free_end(end);
     }
     free_end(job->world);
     (void)pthread_cond_destroy(&job->posted);

@@ -136,7 +136,7 @@ static gw_mpi_end *make_end(gw_mpi_job *job, MPI_Comm mpi, const gw_comm_table *
         free(names);
         return NULL;
     }
-    end->comm = (gw_comm){table, (uint32_t)rank, (uint32_t)ranks};
+    end->comm = (gw_comm){table, (uint32_t)rank, (uint32_t)ranks, NULL};
     end->mpi = mpi;
     end->job = job;
     end->ranks = names;

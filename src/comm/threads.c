@@ -202,6 +202,7 @@ static void close_end(gw_comm *comm)
         if (world->failed != GW_OK) {
             gw_world_settle(world, rank);
         }
+        gw_comm_let_go(comm);
         if (group->open == 0 && group != world->all) {
             gw_group_free(group);
         }

@@ -16,7 +16,7 @@ gw_group *gw_group_create(gw_threads *world, uint32_t size, const gw_comm_table 
     group->size = group->open = size;
     group->ranks = ranks;
     for (uint32_t i = 0; i < size; i++) {
-        group->ends[i].comm = (gw_comm){table, i, size};
+        group->ends[i].comm = (gw_comm){table, i, size, NULL};
         group->ends[i].group = group;
         ranks[i] = i;
     }

@@ -194,6 +194,7 @@ static void close_all(gw_comm *comm)
 {
     faulty *f = (faulty *)comm;
     f->inner->table->close(f->inner);
+    gw_comm_let_go(comm);
     if (--f->plan->groups == 0) {
         while (f->plan->under_way != NULL) {
             end_of(f, f->plan->under_way);
@@ -231,7 +232,7 @@ static gw_comm *wrap(gw_comm *inner, plan *shared)
         return NULL;
     }
     shared->groups++;
-    *f = (faulty){{shared->table, inner->rank, inner->ranks}, inner, shared};
+    *f = (faulty){{shared->table, inner->rank, inner->ranks, NULL}, inner, shared};
     return &f->comm;
 }
 
