@@ -286,7 +286,8 @@ gw_status gw_together_create(gw_comm *over, uint32_t users, size_t bytes, gw_tog
     t->size = t->send_at + ranks;
     t->at = t->size + ranks;
     for (uint32_t u = 0; u < users; u++) {
-        t->users[u] = (user){{&table, over->rank, over->ranks, NULL}, t, t->pieces + u * ranks, LEFT};
+        t->users[u] =
+            (user){{&table, over->rank, over->ranks, NULL}, t, t->pieces + u * ranks, LEFT};
     }
     *out = t;
     return GW_OK;
