@@ -26,7 +26,10 @@ enum {
     GW_COMM_DEVICE = 2,
     /* It notices changed bytes by itself: what arrives is what was sent, or the operation fails. gradwire then leaves
      * its own seals out. The same on all ranks. */
-    GW_COMM_SEALED = 4
+    GW_COMM_SEALED = 4,
+    /* When an operation has failed, nothing reads or writes its buffers any more: the caller may free them. Without it
+     * they are left alone until the process ends. */
+    GW_COMM_RETURNS = 8
 };
 
 typedef struct gw_comm_table {

@@ -87,7 +87,8 @@ gw_status gw_comm_gather(gw_comm *comm, const void *own, size_t bytes, void *all
     if (posted) {
         status = gw_comm_wait(comm, request, timeout_seconds, why);
     }
-    if (posted && status != GW_OK) {
+    const int returned = status != GW_ERR_TIMEOUT && (comm->table->flags & GW_COMM_RETURNS) != 0;
+    if (posted && status != GW_OK && !returned) {
         return status; /* `room` is left to the engine: it may still write there */
     }
     if (status == GW_OK) {

@@ -195,6 +195,9 @@ static void close_end(gw_comm *comm)
             gw_world_fail(world, GW_ERR_PEER,
                           "rank %u closed its end before operation %llu was done", rank,
                           (unsigned long long)number);
+        } else if (group->splitting != 0) {
+            gw_world_fail(world, GW_ERR_PEER, "rank %u closed its end before a group was made",
+                          rank);
         }
         end->closed = 1;
         group->open--;
@@ -217,6 +220,7 @@ static void describe(gw_comm *comm, gw_request request, char *text, size_t size)
 
 static const gw_comm_table table = {
     .size = sizeof(gw_comm_table),
+    .flags = GW_COMM_RETURNS,
     .name = "threads",
     .allgatherv = allgatherv,
     .alltoallv = alltoallv,
