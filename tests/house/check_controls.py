@@ -72,6 +72,9 @@ FAULTS = [
     (6, "an allocation is not looked at", "src/step/prepare.c", "    if (l->pieces == NULL) {", "    if (0) {", "step_memory"),
     (6, "what a failed gather held stays allocated", "src/comm/gather.c", "if (posted && status != GW_OK && !returned) {",
      "if (posted && status != GW_OK) {", "step_memory"),
+    (8, "encoding allocates", "src/codec/codec.c", "    gw_status status = prepare(&c, params, exec, in, 1, &parts);",
+     "    void *malloc(size_t);\n    void free(void *);\n    void *volatile more = malloc(8);\n    free(more);\n"
+     "    gw_status status = prepare(&c, params, exec, in, 1, &parts);", "codec_allocations"),
     (8, "a step allocates", "src/coll/exchange.c", "    x->values = on_device ? NULL : values;\n",
      "    x->values = on_device ? NULL : values;\n    void *volatile more = malloc(8);\n    free(more);\n", "step_steady"),
     (8, "a host's operations are allocated when they are posted", "src/comm/hosted.c", "for (uint32_t i = made; i < wanted; i++) {",
