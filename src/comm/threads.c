@@ -196,6 +196,9 @@ static void close_end(gw_comm *comm)
             gw_world_fail(world, GW_ERR_PEER,
                           "rank %u closed its end before operation %llu was done", rank,
                           (unsigned long long)number);
+        } else if (group->splitting != 0) {
+            gw_world_fail(world, GW_ERR_PEER, "rank %u closed its end before a group was made",
+                          rank);
         }
         end->closed = 1;
         group->open--;

@@ -101,6 +101,15 @@ gw_status gw_group_split(gw_end *end, gw_why *why)
     gw_group *group = end->group;
     gw_threads *world = group->world;
     const uint64_t before = group->splits;
+    for (uint32_t i = 0; i < group->size; i++) {
+        if (group->ends[i].closed) {
+            gw_world_fail(world, GW_ERR_PEER, "rank %u closed its end before a group was made",
+                          group->ranks[i]);
+        }
+    }
+    if (world->failed != GW_OK) {
+        return gw_world_failure(world, group->ranks[end->comm.rank], why);
+    }
     if (++group->splitting == group->size) {
         take_place(group);
     }

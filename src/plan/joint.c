@@ -297,7 +297,9 @@ static gw_status prepare(planner *p, gw_why *why)
     const gw_joint_request *r = p->request;
     gw_status status = gw_joint_table_create(&p->table, p->job, r, why);
     status = status == GW_OK ? gw_pricer_create(&p->pricer, p->cluster, why) : status;
+    size_t sizes = 0;
     status = status == GW_OK ? gw_price_exchange(&p->pricer, p->job, why) : status;
+    status = status == GW_OK ? gw_job_sizes(p->job, &sizes, why) : status;
     if (status != GW_OK) {
         return status;
     }
@@ -308,7 +310,7 @@ static gw_status prepare(planner *p, gw_why *why)
     p->pricer.forbidden = r->forbidden;
     p->pricer.n_forbidden = r->n_forbidden;
     p->pricer.rules.one_channel = r->one_channel;
-    p->pricer.one_device = gw_job_sizes(p->job) * p->table.n_specs > MANY_PRICES;
+    p->pricer.one_device = sizes * p->table.n_specs > MANY_PRICES;
     p->n_rules = r->no_fusion ? 1 : GW_FUSIONS;
     p->level = calloc(p->job->n, sizeof *p->level);
     p->cut = calloc(p->job->n, sizeof *p->cut);

@@ -309,8 +309,10 @@ static gw_status make(planner *p, gw_plan *plan, gw_why *why)
 {
     p->best = GW_NEVER;
     p->n_rules = p->request->no_fusion ? 1 : GW_FUSIONS;
+    size_t sizes = 0;
     gw_status status = gw_pricer_create(&p->pricer, p->cluster, why);
-    p->pricer.one_device = gw_job_sizes(p->job) > MANY_SIZES;
+    status = status == GW_OK ? gw_job_sizes(p->job, &sizes, why) : status;
+    p->pricer.one_device = sizes > MANY_SIZES;
     status = status == GW_OK ? gw_price_exchange(&p->pricer, p->job, why) : status;
     status = status == GW_OK ? collect_specs(p, why) : status;
     status = status == GW_OK ? try_baselines(p, why) : status;

@@ -50,22 +50,23 @@ static int by_number(const void *a, const void *b)
     return (x > y) - (x < y);
 }
 
-size_t gw_job_sizes(const gw_job *job)
+gw_status gw_job_sizes(const gw_job *job, size_t *out, gw_why *why)
 {
     uint64_t *sizes = malloc(job->n * sizeof *sizes);
     size_t n = 0;
-    for (size_t i = 0; i < job->n && sizes != NULL; i++) {
-        sizes[i] = job->tensors[i].elements;
-    }
     if (sizes == NULL) {
-        return job->n;
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a plan of %zu tensors", job->n);
+    }
+    for (size_t i = 0; i < job->n; i++) {
+        sizes[i] = job->tensors[i].elements;
     }
     qsort(sizes, job->n, sizeof *sizes, by_number);
     for (size_t i = 0; i < job->n; i++) {
         n += i == 0 || sizes[i] != sizes[i - 1];
     }
     free(sizes);
-    return n;
+    *out = n;
+    return GW_OK;
 }
 
 double gw_step_seconds(const gw_job *job, gw_ticks makespan)

@@ -30,7 +30,7 @@ typedef struct gw_problem {
 
 gw_status gw_job_check(const gw_job *job, gw_why *why);
 /* How many sizes its tensors have; each has to be priced. */
-size_t gw_job_sizes(const gw_job *job);
+gw_status gw_job_sizes(const gw_job *job, size_t *out, gw_why *why);
 /* Seconds of a whole step whose timeline takes so long. */
 double gw_step_seconds(const gw_job *job, gw_ticks makespan);
 gw_status gw_problem_create(gw_problem *x, const gw_job *job, gw_fusion rule, gw_why *why);

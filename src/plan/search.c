@@ -62,7 +62,10 @@ gw_status gw_search_create(gw_search *s, const gw_timeline_rules *rules, const g
     }
     s->pick = calloc((size_t)n + 1, sizeof *s->pick);
     s->order = calloc((size_t)n + 1, sizeof *s->order);
-    if (s->pick == NULL || s->order == NULL || !sort_tensors(s)) {
+    s->best = calloc((size_t)n + 1, sizeof *s->best);
+    s->room = calloc(3 * ((size_t)n + 1), sizeof *s->room);
+    if (s->pick == NULL || s->order == NULL || s->best == NULL || s->room == NULL ||
+        !sort_tensors(s)) {
         gw_search_destroy(s);
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory to plan %u tensors", n);
     }
@@ -74,6 +77,8 @@ void gw_search_destroy(gw_search *s)
     gw_timeline_destroy(&s->line);
     free(s->pick);
     free(s->order);
+    free(s->best);
+    free(s->room);
     *s = (gw_search){0};
 }
 
@@ -172,12 +177,10 @@ static void offload_group(gw_search *s, const group *g, uint32_t twin, uint32_t 
 void gw_search_offload(gw_search *s)
 {
     const uint32_t n = s->line.n;
-    uint32_t *room = malloc(((size_t)n + 1) * 3 * sizeof *room);
-    if (room == NULL || s->device != GW_CODING_GPU) {
-        free(room); /* a pass less: the moves that follow find the same places */
+    uint32_t *room = s->room, *before = room + n, *pick = before + n;
+    if (s->device != GW_CODING_GPU) {
         return;
     }
-    uint32_t *before = room + n, *pick = before + n;
     memcpy(before, s->pick, n * sizeof *before);
     for (uint32_t i = 0; i < n; i++) {
         const gw_class *c = s->class_of[i];
@@ -191,7 +194,6 @@ void gw_search_offload(gw_search *s)
             offload_group(s, &g, twin, pick);
         }
     }
-    free(room);
 }
 
 /* ---- all of it ---- */
@@ -256,13 +258,10 @@ static void start_simple(gw_search *s, best_picks *best)
 void gw_search_run(gw_search *s)
 {
     static const gw_ticks WEIGHTS[][2] = {{1, 0}, {1, 2}, {2, 1}};
-    best_picks best = {malloc(((size_t)s->line.n + 1) * sizeof *best.pick), GW_NEVER};
+    best_picks best = {s->best, GW_NEVER};
     gw_search_greedy(s);
     gw_search_offload(s);
     gw_search_local(s);
-    if (best.pick == NULL) {
-        return; /* one start must do */
-    }
     keep_best(s, &best);
     for (unsigned i = 0; i < sizeof WEIGHTS / sizeof WEIGHTS[0] && !gw_is_done(s); i++) {
         start_alone(s, WEIGHTS[i][0], WEIGHTS[i][1]);
@@ -271,5 +270,4 @@ void gw_search_run(gw_search *s)
     }
     start_simple(s, &best);
     gw_search_set(s, best.pick);
-    free(best.pick);
 }

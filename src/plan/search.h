@@ -11,6 +11,8 @@ typedef struct gw_search {
         *class_of;    /* of each tensor; a tensor without choices has none but nothing to do */
     uint32_t *pick;   /* choice of each tensor */
     uint32_t *order;  /* largest first, of equal ones the latest first */
+    uint32_t *best;   /* the run's best picks */
+    uint32_t *room;   /* the offload pass's: three lists */
     gw_coding device; /* where the greedy pass codes: GW_CODING_GPU, or _CPU where there is none */
     uint64_t event_limit;    /* no new round of moves beyond so many events */
     gw_ticks goal;           /* a bound: once it is reached there is nothing to look for */

@@ -90,7 +90,30 @@ gw_status gw_step_adapt_take(gw_step_adapt *a, gw_why *why)
 }
 
 /* What ranks tell each other before a choice binds. */
-enum { SAID_CHECKSUM, SAID_WAITED, SAID_SECONDS, SAID_MORE, SAID = SAID_MORE + 2 };
+enum { SAID_CHECKSUM, SAID_WAITED, SAID_SECONDS, SAID_FAILED, SAID_MORE, SAID = SAID_MORE + 2 };
+
+/* If one rank could not choose, or ranks chose differently. If none could for the same reason, they agree: all stays. */
+static gw_status compare_with_first(const gw_step_adapt *a, uint32_t r, gw_why *why)
+{
+    const double *said = a->said + (size_t)r * SAID;
+    const char *who = a->over != NULL ? "auto" : "adapt";
+    if (said[SAID_FAILED] != a->said[SAID_FAILED]) {
+        const int other = said[SAID_FAILED] != GW_OK;
+        const gw_status status = (gw_status)(other ? said[SAID_FAILED] : a->said[SAID_FAILED]);
+        return gw_fail(why, status,
+                       "%s: rank %u could not choose of the gradients of step %llu: %s", who,
+                       other ? r : 0, (unsigned long long)a->next.step, gw_status_string(status));
+    }
+    uint64_t theirs, first;
+    memcpy(&theirs, &said[SAID_CHECKSUM], sizeof theirs);
+    memcpy(&first, &a->said[SAID_CHECKSUM], sizeof first);
+    if (theirs != first) {
+        return GW_FAIL(why, GW_ERR_DISAGREE,
+                       "%s: of the gradients of step %llu rank %u chose other levels than rank 0",
+                       who, (unsigned long long)a->next.step, r);
+    }
+    return GW_OK;
+}
 
 gw_status gw_step_adapt_compare(gw_step_adapt *a, uint64_t checksum, gw_why *why)
 {
@@ -99,22 +122,14 @@ gw_status gw_step_adapt_compare(gw_step_adapt *a, uint64_t checksum, gw_why *why
     memcpy(&own[SAID_CHECKSUM], &checksum, sizeof checksum);
     own[SAID_WAITED] = a->waited;
     own[SAID_SECONDS] = a->next.solve_seconds;
+    own[SAID_FAILED] = (double)a->failed;
     memcpy(own + SAID_MORE, a->more, sizeof a->more);
     gw_status status = post(a, own, sizeof own, why);
     status = status == GW_OK ? arrive(a, sizeof own, a->said, why) : status;
+    const int heard = status == GW_OK;
     for (uint32_t r = 0; r < comm->ranks && status == GW_OK; r++) {
         const double *said = a->said + (size_t)r * SAID;
-        uint64_t theirs, first;
-        memcpy(&theirs, &said[SAID_CHECKSUM], sizeof theirs);
-        memcpy(&first, &a->said[SAID_CHECKSUM], sizeof first);
-        if (theirs != first) {
-            status =
-                GW_FAIL(why, GW_ERR_DISAGREE,
-                        "%s: of the gradients of step %llu rank %u chose other levels than "
-                        "rank 0",
-                        a->over != NULL ? "auto" : "adapt", (unsigned long long)a->next.step, r);
-            break;
-        }
+        status = compare_with_first(a, r, why);
         a->next.waited += said[SAID_WAITED] != 0;
         a->next.solve_seconds =
             said[SAID_SECONDS] > a->next.solve_seconds ? said[SAID_SECONDS] : a->next.solve_seconds;
@@ -125,7 +140,7 @@ gw_status gw_step_adapt_compare(gw_step_adapt *a, uint64_t checksum, gw_why *why
             a->more[i] = said == said ? said : a->more[i];
         }
     }
-    if (status == GW_ERR_DISAGREE) { /* all ranks see it: an abort could only overtake the words */
+    if (heard && status != GW_OK) { /* all ranks see it: an abort could only overtake the words */
         (void)pthread_mutex_lock(&a->step->lock);
         a->step->status = status;
         a->step->why = *why;

@@ -57,8 +57,9 @@ typedef struct gw_step_adapt {
     uint32_t *chosen; /* levels that will bind */
     gw_step_decision next, last;
     uint64_t decisions;
-    double *said;   /* of every rank, when choices are compared */
-    double more[2]; /* said besides; then the first that is a number, in rank order */
+    double *said;     /* of every rank, when choices are compared */
+    double more[2];   /* said besides; then the first that is a number, in rank order */
+    gw_status failed; /* why this rank could not choose; GW_OK: it could */
 
     /* guarded; the thread owns copies and `own` of shares that were handed to it, and `mean`, `chosen` and `next`
      * while it solves */

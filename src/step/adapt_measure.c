@@ -286,6 +286,7 @@ static void choose(gw_step_adapt *a)
     if (status == GW_OK) {
         status = solve(a, layers, lists, lists + a->n + 1, &why);
     }
+    a->failed = status;
     if (status != GW_OK) {
         a->next.outcome = GW_STEP_ADAPT_FAILED;
         for (uint32_t i = 0; i < a->n; i++) {

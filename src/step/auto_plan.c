@@ -258,6 +258,7 @@ void gw_step_auto_choose(gw_step_auto *u)
     const double begin = gw_step_now();
     gw_why why = {""};
     const gw_status status = plan_all(u, &why);
+    u->base->failed = status;
     if (status != GW_OK) {
         u->next.outcome = GW_AUTO_FAILED;
         u->next.changed = 0;

@@ -107,6 +107,10 @@ gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *wh
     }
     if (status == GW_OK && config->threads > 1) {
         status = gw_pool_create(config->threads, &s->pool);
+        if (status != GW_OK) {
+            (void)gw_fail(why, status, "%u threads for coding: %s", config->threads,
+                          gw_status_string(status));
+        }
     }
     if (status == GW_OK) {
         status = gw_step_compare_config(s, why); /* how many groups there are hangs on it */

@@ -4,6 +4,7 @@
 #include "comm/cases.h"
 #include "comm/faulty.h"
 
+#include <sched.h>
 #include <time.h>
 
 static double seconds_now(void)
@@ -207,6 +208,30 @@ static void who_leaves_is_named(void **state)
     (void)state;
     for (int i = 0; i < 20; i++) {
         ranks_run(&(gw_threads_config){.ranks = 3}, close_early, NULL, NULL);
+    }
+}
+
+static void split_without_all(rank_of *rank)
+{
+    gw_comm *part = NULL;
+    gw_why why = {""};
+    if (rank->comm->rank == 1) {
+        for (int i = 0; i < *(const int *)rank->arg; i++) {
+            (void)sched_yield();
+        }
+        return; /* ranks_run closes */
+    }
+    const gw_status status = rank->comm->table->split(rank->comm, 0, 0, &part, &why);
+    EXPECT(rank, status == GW_ERR_PEER && strstr(why.text, "rank 1 closed") != NULL, "%d, %s",
+           status, why.text);
+}
+
+/* Rank 1 leaves at once, up to long after the others have come. */
+static void a_split_waits_for_no_one_who_left(void **state)
+{
+    (void)state;
+    for (int turns = 0; turns < 1000; turns += 20) {
+        ranks_run(&(gw_threads_config){.ranks = 3}, split_without_all, &turns, NULL);
     }
 }
 
@@ -432,6 +457,7 @@ int main(void)
         cmocka_unit_test(disagreement_is_told),
         cmocka_unit_test(timeout_is_told),
         cmocka_unit_test(who_leaves_is_named),
+        cmocka_unit_test(a_split_waits_for_no_one_who_left),
         cmocka_unit_test(faulty_groups),
         cmocka_unit_test(link_is_not_faster),
         cmocka_unit_test(link_has_latency),

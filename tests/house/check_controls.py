@@ -66,6 +66,15 @@ FAULTS = [
     (5, "an entry is not measured against its frame", "src/wire/frame.c", "if (bytes > header - at) {", "if (0) {", "wire_frame"),
     (6, "an unknown parameter is skipped", "src/codec/spec.c", "return gw_fail(why, GW_ERR_UNKNOWN, \"%s has no parameter '%s' (it has: %s)\", codec->name,",
      "return GW_OK; return gw_fail(why, GW_ERR_UNKNOWN, \"%s has no parameter '%s' (it has: %s)\", codec->name,", "codec_spec"),
+    (6, "less memory is another plan", "src/plan/problem.c", "        return GW_FAIL(why, GW_ERR_MEMORY, \"no memory for a plan of %zu tensors\", job->n);\n"
+     "    }\n    for (size_t i = 0; i < job->n; i++) {\n        sizes[i]", "        *out = job->n;\n        return GW_OK;\n    }\n"
+     "    for (size_t i = 0; i < job->n; i++) {\n        sizes[i]", "plan_memory"),
+    (6, "an allocation is not looked at", "src/step/prepare.c", "    if (l->pieces == NULL) {", "    if (0) {", "step_memory"),
+    (6, "what a failed gather held stays allocated", "src/comm/gather.c", "if (posted && status != GW_OK && !returned) {",
+     "if (posted && status != GW_OK) {", "step_memory"),
+    (8, "encoding allocates", "src/codec/codec.c", "    gw_status status = prepare(&c, params, exec, in, 1, &parts);",
+     "    void *malloc(size_t);\n    void free(void *);\n    void *volatile more = malloc(8);\n    free(more);\n"
+     "    gw_status status = prepare(&c, params, exec, in, 1, &parts);", "codec_allocations"),
     (8, "a step allocates", "src/coll/exchange.c", "    x->values = on_device ? NULL : values;\n",
      "    x->values = on_device ? NULL : values;\n    void *volatile more = malloc(8);\n    free(more);\n", "step_steady"),
     (8, "a host's operations are allocated when they are posted", "src/comm/hosted.c", "for (uint32_t i = made; i < wanted; i++) {",

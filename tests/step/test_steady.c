@@ -49,13 +49,13 @@ typedef struct job {
 
 typedef struct end {
     gw_step *step;
-    uint32_t n, rank;
-    uint64_t elements[MOST];
-    gw_dtype dtype[MOST];
-    void *gradient[MOST];
-    uint32_t groups[MOST];
     float *numbers; /* LARGE of them: what gradients begin with */
     gw_step_interval *timeline;
+    void *gradient[MOST];
+    uint64_t elements[MOST];
+    gw_dtype dtype[MOST];
+    uint32_t groups[MOST];
+    uint32_t n, rank;
 } end;
 
 static void add(end *e, uint64_t elements, gw_dtype dtype, const gw_params *params,

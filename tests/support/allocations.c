@@ -1,11 +1,11 @@
 #define _GNU_SOURCE
 #include "support/allocations.h"
 
+#include "support/check.h"
+
 #include <dlfcn.h>
 #include <errno.h>
 #include <stdatomic.h>
-#include <stdio.h>
-#include <stdlib.h>
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t n, size_t bytes);
@@ -41,9 +41,11 @@ uint64_t allocations_seen(void)
 
 void allocations_fail(uint64_t number)
 {
-    atomic_store(&failed, 0);
-    atomic_store(&where, NULL);
     atomic_store(&left, number);
+    if (number != 0) {
+        atomic_store(&failed, 0);
+        atomic_store(&where, NULL);
+    }
 }
 
 int allocations_failed(void)
@@ -144,4 +146,26 @@ void __wrap_free(void *block)
     }
     atomic_fetch_sub(&live, block != NULL);
     __real_free(block);
+}
+
+uint64_t allocations_try(const char *name, allocations_scene *scene, void *arg)
+{
+    for (uint64_t i = 1;; i++) {
+        gw_why why = {""};
+        const int64_t before = allocations_live();
+        allocations_fail(i);
+        const gw_status status = scene(arg, &why);
+        const int reached = allocations_failed();
+        allocations_fail(0);
+        CHECK(allocations_live() == before, "%s, allocation %llu fails (%s): %lld blocks stay",
+              name, (unsigned long long)i, allocations_where(),
+              (long long)(allocations_live() - before));
+        if (!reached) {
+            CHECK(status == GW_OK, "%s: %s", name, why.text);
+            return i - 1;
+        }
+        CHECK(status == GW_ERR_MEMORY && why.text[0] != '\0',
+              "%s, allocation %llu fails (%s): status %d, reason '%s'", name, (unsigned long long)i,
+              allocations_where(), (int)status, why.text);
+    }
 }

@@ -3,6 +3,8 @@
 #ifndef GW_TESTS_ALLOCATIONS_H
 #define GW_TESTS_ALLOCATIONS_H
 
+#include <gradwire/base.h>
+
 #include <stdint.h>
 
 /* 1: from now on allocations of all threads are counted, from 0; also calls of free. */
@@ -15,6 +17,10 @@ void allocations_fail(uint64_t number);
 int allocations_failed(void);
 /* Blocks that are allocated and not freed. */
 int64_t allocations_live(void);
+/* Runs the scene with its first allocation failing, then its second, and so on, until none is left to fail: a failure has to
+ * be GW_ERR_MEMORY, with a reason; nothing may stay allocated. Returns how many there were. */
+typedef gw_status allocations_scene(void *arg, gw_why *why);
+uint64_t allocations_try(const char *name, allocations_scene *scene, void *arg);
 /* Where in the program the first watched allocation, or the failed one, was asked for: for addr2line. */
 const char *allocations_where(void);
 
