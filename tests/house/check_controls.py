@@ -65,6 +65,7 @@ FAULTS = [
      "*seconds = fmax(u->probe_said[2 * (size_t)r], *seconds);", "*seconds = own[0];", "step_auto"),
     ("a burst of NaN stays compressed", "src/step/auto_watch.c", "if (w->bad >= BAD_STEPS) {", "if (0) {", "step_auto"),
     ("a rank that chose another plan goes unseen", "src/step/agree.c", "return differ ?", "return 0 && differ ?", "step_agree"),
+    ("a frame decodes to any size", "src/wire/frame.c", "return expanded <= limit", "return expanded / 4 <= limit", "wire_frame"),
 ]
 
 
