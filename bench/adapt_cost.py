@@ -2,16 +2,17 @@
 """bench/adapt_cost.py RUN...: what choosing levels costs a run that `gradwire train -c adapt/...` left: steps from a period's begin
 until its choice binds, beside those of the rest of the period, where nothing is measured, sent or switched. A RUN without choices shows the
 same steps of a run in which nothing is chosen: what they take anyway."""
-import json
 import statistics
 import sys
+
+import runs as run_folders
 
 FIRST = 5  # steps left out: caches and the allocator warm up
 
 
 def main(folders):
     print(f"{'spec':32} {'choices':>7} {'median, ms':>10} {'cost':>7} {'longest step, medians: choosing':>32} {'else':>5}")
-    runs = [json.load(open(f"{folder}/run.json")) for folder in folders]
+    runs = [run_folders.load(folder) for folder in folders]
     chosen = [[(d["step"], d["bound_at"]) for d in run.get("adapt", [])] for run in runs]
     for run, own in zip(runs, chosen):
         spans = own or max(chosen, key=len)

@@ -3,16 +3,17 @@
 training until a test was as good as the worst uncompressed run's last one, beside it. "within": the mean last test is no worse than the uncompressed
 ones' mean less their range; only such ways compete. Times are means over the seeds that got there."""
 import collections
-import json
 import pathlib
 import statistics
 import sys
+
+import runs as runs_of
 
 
 def main(folder):
     ways = collections.defaultdict(list)
     for path in sorted(pathlib.Path(folder).glob("*/run.json")):
-        run = json.load(open(path))
+        run = runs_of.load(path.parent)
         ways[run["config"]["spec"]].append(run)
     bits = ways["dense"][0]["config"]["model"] == "lstm"
 

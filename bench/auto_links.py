@@ -6,6 +6,8 @@ import json
 import statistics
 import sys
 
+import runs as run_folders
+
 LAST = 60  # steps that a rate is judged by
 
 
@@ -14,7 +16,7 @@ def median(run, first, last):
 
 
 def main(folder):
-    runs = {name: json.load(open(f"{folder}/{name}/run.json")) for name in ("1gbit", "100mbit", "changing")}
+    runs = {name: run_folders.load(f"{folder}/{name}") for name in ("1gbit", "100mbit", "changing")}
     changing = runs["changing"]
     steps = len(changing["steps"])
     changes = [("1gbit", 0)] + [(rate, int(step)) for rate, step in (line.split() for line in open(f"{folder}/shaped"))]

@@ -17,11 +17,12 @@ echo "netlab up 4 $RATE $DELAY; netlab mpirun ${flags[*]} gradwire-mpi ${train[*
 "$BUILD/cli/gradwire" "${train[@]}" --ranks 4 --link "$RATE" --latency "$LATENCY" --out "$work/virtual" >"$work/virtual.json"
 # OpenBLAS would start a thread a core on every node
 OPENBLAS_NUM_THREADS=1 "$NETLAB" mpirun "${flags[@]}" "$PWD/$BUILD/cli/gradwire-mpi" "${train[@]}" --out "$work/netlab" >"$work/netlab.json" </dev/null
-python3 - "$work" <<'P'
-import glob, json, os, statistics, sys
+PYTHONPATH="$(dirname "$0")" python3 - "$work" <<'P'
+import glob, os, statistics, sys
+import runs
 def medians(folder):
-    runs = [json.load(open(f)) for f in glob.glob(os.path.join(sys.argv[1], folder, "*", "run.json"))]
-    return {r["config"]["spec"]: 1e3 * statistics.median(s["seconds"] for s in r["steps"]) for r in runs}
+    found = [runs.load(os.path.dirname(f)) for f in glob.glob(os.path.join(sys.argv[1], folder, "*", "run.json"))]
+    return {r["config"]["spec"]: 1e3 * statistics.median(s["seconds"] for s in r["steps"]) for r in found}
 virtual, real = medians("virtual"), medians("netlab")
 print(f"{'spec':20} {'virtual link, ms':>17} {'netlab, ms':>11} {'netlab / virtual':>17}")
 for spec in sorted(virtual, key=virtual.get, reverse=True):

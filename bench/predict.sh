@@ -41,14 +41,15 @@ one() { # MODEL RATE NODES RANKS_PER_NODE
         done <"$work/predicted"
     done
     [ -z "${KEEP:-}" ] || cp -r "$work" "$KEEP-$1-$2-$3x$4"
-    python3 - "$work" "$ROUNDS" <<'P'
-import json, statistics, sys
+    PYTHONPATH="$(dirname "$0")" python3 - "$work" "$ROUNDS" <<'P'
+import statistics, sys
+import runs
 rows = []
 for line in open(f"{sys.argv[1]}/predicted"):
     name, predicted = line.split()
     steps = []
     for r in range(int(sys.argv[2])):
-        steps += json.load(open(f"{sys.argv[1]}/run-{name}-{r + 1}/run.json"))["steps"][2:]
+        steps += runs.load(f"{sys.argv[1]}/run-{name}-{r + 1}")["steps"][2:]
     rows.append((name, float(predicted), 1e3 * statistics.median(s["seconds"] for s in steps)))
 print(f"{'plan':22} {'predicted, ms':>14} {'measured, ms':>13} {'off by':>8}")
 for name, predicted, measured in rows:

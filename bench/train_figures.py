@@ -12,11 +12,13 @@ import os
 import statistics
 import sys
 
+import runs as run_folders
+
 WINDOWS = 24
 
 
 def runs_of(folder, spec):
-    runs = [json.load(open(path)) for path in sorted(glob.glob(os.path.join(folder, "*", "run.json")))]
+    runs = [run_folders.load(os.path.dirname(path)) for path in sorted(glob.glob(os.path.join(folder, "*", "run.json")))]
     found = [run for run in runs if run["config"]["spec"] == spec and run["state"] == "finished"]
     assert found, f"{folder}: no finished run of {spec}"
     return found

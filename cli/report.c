@@ -61,10 +61,26 @@ static bool is_there(const char *path)
     return stat(path, &stat_of) == 0;
 }
 
+/* What lies beside run.json; no file is no error here. */
+static bool read_history(const char *path, gw_cli_bytes *out)
+{
+    const size_t folder = (size_t)(strrchr(path, '/') - path); /* join put it there */
+    char *beside = malloc(folder + sizeof "/history.jsonl");
+    if (!beside) {
+        gw_cli_out_of_memory();
+        return false;
+    }
+    (void)snprintf(beside, folder + sizeof "/history.jsonl", "%.*s/history.jsonl", (int)folder,
+                   path);
+    const bool fine = !is_there(beside) || gw_cli_file_read(beside, out);
+    free(beside);
+    return fine;
+}
+
 /* Takes `path`, which is malloc'd. */
 static bool add_run(gw_cli_comparison *report, char *path)
 {
-    gw_cli_bytes file;
+    gw_cli_bytes file = {0}, history = {0};
     char why[512] = "";
     gw_cli_report_run *runs = realloc(report->runs, (report->n_runs + 1) * sizeof *runs);
     if (!runs) {
@@ -75,14 +91,16 @@ static bool add_run(gw_cli_comparison *report, char *path)
     report->runs = runs;
     gw_cli_report_run *run = &runs[report->n_runs];
     *run = (gw_cli_report_run){.path = path};
-    if (!gw_cli_file_read(path, &file)) {
-        free(path);
-        return false;
-    }
-    const bool fine = gw_cli_runfile_parse(file.data, file.size, &run->run, why, sizeof why);
-    gw_cli_bytes_free(&file);
-    if (!fine) {
+    /* run.json first: what it knows the history has */
+    bool fine = gw_cli_file_read(path, &file) && read_history(path, &history);
+    if (fine && !gw_cli_runfile_parse(file.data, file.size, history.data, history.size, &run->run,
+                                      why, sizeof why)) {
         gw_cli_error("%s: %s", path, why);
+        fine = false;
+    }
+    gw_cli_bytes_free(&file);
+    gw_cli_bytes_free(&history);
+    if (!fine) {
         free(path);
         return false;
     }

@@ -154,7 +154,7 @@ static json_t *layers_json(const gw_cli_way *way)
             const gw_cli_runfile *run = &way->runs[r].run;
             sent += (double)run->layers[l].bytes_sent;
             dense += (double)run->layers[l].dense_bytes;
-            steps += (double)run->n_steps;
+            steps += (double)run->summed;
         }
         json_array_append_new(rows, json_pack("{s:s, s:s, s:I, s:s, s:s, s:b, s:o, s:o, s:o}",
                                               "name", layer->name, "kind", layer->kind, "elements",

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "run_history.h"
 #include "run_object.h"
 #include "run_read_choices.h"
 
@@ -218,21 +219,62 @@ static bool read_config(const json_t *root, const gw_cli_object_at *r,
            (config->ranks > 0 || gw_cli_object_fail(&at, "ranks", "is 0"));
 }
 
+/* Of gradwire.run/2: sums over the steps, as they were when run.json was written. */
+typedef struct summary {
+    uint64_t steps, bytes_sent, dense_bytes, non_finite;
+    double seconds, wait_seconds;
+} summary;
+static const gw_cli_key SUMMARY[] = {
+    GW_CLI_KEY(summary, steps, COUNT),       GW_CLI_KEY(summary, seconds, REAL),
+    GW_CLI_KEY(summary, wait_seconds, REAL), GW_CLI_KEY(summary, bytes_sent, COUNT),
+    GW_CLI_KEY(summary, dense_bytes, COUNT), GW_CLI_KEY(summary, non_finite, COUNT),
+};
+
+/* Takes the summary out of root. While a run is under way its history may be ahead, or behind where it goes on. */
+static bool read_summary(json_t *root, const gw_cli_object_at *r, const char *state,
+                         uint64_t *steps)
+{
+    summary found = {0};
+    gw_cli_object_at at = *r;
+    (void)snprintf(at.path, sizeof at.path, "summary");
+    const size_t n = json_array_size(json_object_get(root, "steps"));
+    if (!gw_cli_object_read(json_object_get(root, "summary"), &at, SUMMARY,
+                            GW_CLI_COUNT_OF(SUMMARY), &found)) {
+        return false;
+    }
+    (void)json_object_del(root, "summary");
+    *steps = found.steps;
+    return !state || strcmp(state, "finished") != 0 || found.steps == n ||
+           gw_cli_object_fail(&at, "steps", "is %llu; history.jsonl has %zu",
+                              (unsigned long long)found.steps, n);
+}
+
 /* The format first: of another one nothing else is worth saying. */
-static bool read_run(const json_t *root, const gw_cli_object_at *r, gw_cli_runfile *run)
+static bool read_run(json_t *root, const uint8_t *history, size_t history_size,
+                     const gw_cli_object_at *r, gw_cli_runfile *run)
 {
     if (!json_is_object(root)) {
         return gw_cli_object_fail(r, NULL, "is not a JSON object");
     }
     const char *format = json_string_value(json_object_get(root, "format"));
-    if (!format || strcmp(format, "gradwire.run/1") != 0) {
-        return gw_cli_object_fail(r, "format", "is not \"gradwire.run/1\"");
+    const bool now = format && strcmp(format, "gradwire.run/2") == 0;
+    if (!now && (!format || strcmp(format, "gradwire.run/1") != 0)) {
+        return gw_cli_object_fail(r, "format", "is not \"gradwire.run/2\" or \"gradwire.run/1\"");
+    }
+    if (now && !history) {
+        return gw_cli_object_fail(r, NULL, "there is no history.jsonl beside it");
     }
     const char *state = json_string_value(json_object_get(root, "state"));
     const bool failed = state && strcmp(state, "failed") == 0;
     const char *spec = json_string_value(json_object_get(json_object_get(root, "config"), "spec"));
     const bool is_auto = spec && gw_cli_spec_is(spec, "auto");
-    const bool has[SOMETIMES] = {spec && gw_cli_spec_is(spec, "adapt"), is_auto, is_auto, failed};
+    const bool adapts = spec && gw_cli_spec_is(spec, "adapt");
+    const bool has[SOMETIMES] = {adapts, is_auto, is_auto, failed};
+    uint64_t summed = json_array_size(json_object_get(root, "steps"));
+    if (now && !(gw_cli_run_history_join(root, history, history_size, adapts, is_auto, r) &&
+                 read_summary(root, r, state, &summed))) {
+        return false;
+    }
     gw_cli_key keys[GW_CLI_COUNT_OF(RUN)];
     size_t n = GW_CLI_COUNT_OF(RUN) - SOMETIMES;
     memcpy(keys, RUN, sizeof keys);
@@ -241,6 +283,7 @@ static bool read_run(const json_t *root, const gw_cli_object_at *r, gw_cli_runfi
             keys[n++] = RUN[GW_CLI_COUNT_OF(RUN) - SOMETIMES + i];
         }
     }
+    run->summed = summed;
     return gw_cli_object_read(root, r, keys, n, run) &&
            gw_cli_object_word(r, "state", run->state, "running finished interrupted failed") &&
            read_config(root, r, &run->config) && read_layers(root, r, run) &&
@@ -248,8 +291,8 @@ static bool read_run(const json_t *root, const gw_cli_object_at *r, gw_cli_runfi
            gw_cli_runfile_adapt_read(root, r, run) && gw_cli_runfile_auto_read(root, r, run);
 }
 
-bool gw_cli_runfile_parse(const uint8_t *file, size_t size, gw_cli_runfile *run, char *why,
-                          size_t why_size)
+bool gw_cli_runfile_parse(const uint8_t *file, size_t size, const uint8_t *history,
+                          size_t history_size, gw_cli_runfile *run, char *why, size_t why_size)
 {
     const gw_cli_object_at r = {why, why_size, ""};
     json_error_t error;
@@ -259,7 +302,7 @@ bool gw_cli_runfile_parse(const uint8_t *file, size_t size, gw_cli_runfile *run,
                                   error.text);
     }
     gw_cli_runfile found = {0};
-    const bool fine = read_run(root, &r, &found);
+    const bool fine = read_run(root, history, history_size, &r, &found);
     json_decref(root);
     if (fine) {
         *run = found;

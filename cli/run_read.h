@@ -85,6 +85,7 @@ typedef struct gw_cli_runfile {
     char *error; /* NULL unless failed */
     gw_cli_runfile_config config;
     uint64_t weights;
+    uint64_t summed; /* steps whose bytes the layers have: those of run.json */
     gw_cli_runfile_layer *layers;
     size_t n_layers;
     gw_cli_runfile_step *steps;
@@ -101,10 +102,10 @@ typedef struct gw_cli_runfile {
     size_t n_watch;
 } gw_cli_runfile;
 
-/* Reads a whole run.json. Any bytes may be given: on false `why` says what is wrong and at which
- * path, and *run is untouched. */
-bool gw_cli_runfile_parse(const uint8_t *file, size_t size, gw_cli_runfile *run, char *why,
-                          size_t why_size);
+/* Reads a whole run: run.json, and of gradwire.run/2 the folder's history.jsonl (NULL: there is none). Any bytes may be
+ * given: on false `why` says what is wrong and at which path, and *run is untouched. */
+bool gw_cli_runfile_parse(const uint8_t *file, size_t size, const uint8_t *history,
+                          size_t history_size, gw_cli_runfile *run, char *why, size_t why_size);
 void gw_cli_runfile_free(gw_cli_runfile *run);
 
 #endif

@@ -319,6 +319,9 @@ static gw_status train_one(session *s, size_t i, const gw_cli_run_config *asked,
         return GW_OK;
     }
     gw_cli_run_cut(run, t.first_step);
+    if (!is_first(s)) { /* rank 0 writes */
+        gw_cli_run_drop(run);
+    }
     run->state = "running";
     run->error = (gw_why){""};
     label(s, i, t.progress.label);
@@ -373,8 +376,32 @@ static int train_all(session *s, const gw_cli_run_config *common)
 
 /* ---- what came of them ---- */
 
+/* What happened is on the disk. A run that did not begin has nothing there. */
+static bool read_back(gw_cli_run *run)
+{
+    gw_why why = {""};
+    gw_cli_run whole = {.config = run->config};
+    if (run->n_layers == 0) {
+        return true;
+    }
+    memcpy(whole.folder, run->folder, sizeof whole.folder);
+    if (gw_cli_run_read(&whole, &why) != GW_OK) {
+        gw_cli_error("train: %s", why.text);
+        gw_cli_run_free(&whole);
+        return false;
+    }
+    gw_cli_run_free(run);
+    *run = whole;
+    return true;
+}
+
 static bool print_results(const session *s)
 {
+    for (size_t i = 0; i < s->n_runs; i++) {
+        if (!read_back(&s->runs[i])) {
+            return false;
+        }
+    }
     const gw_cli_comparison all = {s->runs, s->n_runs, s->options.target};
     if (s->args.json) {
         return gw_cli_json_print(s->options.many ? gw_cli_comparison_json(&all, s->folder)

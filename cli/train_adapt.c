@@ -1,4 +1,4 @@
-/* Levels chosen during training, as run.json has them; see train_adapt.h. */
+/* Levels chosen during training, as the run folder has them; see train_adapt.h. */
 #include "train_adapt.h"
 
 #include <stdio.h>
@@ -81,26 +81,39 @@ gw_status gw_cli_adapt_note(gw_cli_run *run, const rank *r, gw_why *why)
     return to->words ? GW_OK : gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory for words");
 }
 
-static void drop_last(gw_cli_run *run)
+static void release(const record *one)
 {
-    record *one = &run->adapt[--run->n_adapt];
     free(one->specs);
     if (one->own_words) {
         free((void *)(uintptr_t)one->words);
     }
 }
 
+void gw_cli_adapt_trim(gw_cli_run *run)
+{
+    const size_t written = run->written.adapt;
+    const size_t drop = written == run->n_adapt && written > 0 ? written - 1 : written;
+    for (size_t i = 0; i < drop; i++) {
+        release(&run->adapt[i]);
+    }
+    if (drop > 0) {
+        run->n_adapt -= drop;
+        run->written.adapt -= drop;
+        memmove(run->adapt, run->adapt + drop, run->n_adapt * sizeof *run->adapt);
+    }
+}
+
 void gw_cli_adapt_cut(gw_cli_run *run, uint64_t last)
 {
     while (run->n_adapt > 0 && run->adapt[run->n_adapt - 1].bound_at > last + 1) {
-        drop_last(run);
+        release(&run->adapt[--run->n_adapt]);
     }
 }
 
 void gw_cli_adapt_free(gw_cli_run *run)
 {
     while (run->n_adapt > 0) {
-        drop_last(run);
+        release(&run->adapt[--run->n_adapt]);
     }
     free(run->adapt);
     run->adapt = NULL;

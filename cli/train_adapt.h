@@ -1,4 +1,4 @@
-/* What a run's levels, chosen during training, came to: the array `adapt` of run.json. docs/run-format.md */
+/* What a run's levels, chosen during training, came to: the array `adapt` of a run folder. docs/run-format.md */
 #ifndef GW_CLI_TRAIN_ADAPT_H
 #define GW_CLI_TRAIN_ADAPT_H
 

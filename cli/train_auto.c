@@ -1,4 +1,4 @@
-/* What `auto` decided and saw, as run.json has it; see train_auto.h. */
+/* What `auto` decided and saw, as the run folder has it; see train_auto.h. */
 #include "train_auto.h"
 
 #include <math.h>
@@ -185,12 +185,45 @@ window *gw_cli_watch_add(gw_cli_run *run)
     return &run->watch[run->n_watch++];
 }
 
-static void drop_last(gw_cli_run *run)
+static void release(const decision *one)
 {
-    const decision *one = &run->decisions[--run->n_decisions];
     free(one->layers);
     if (one->own_words) {
         free((void *)(uintptr_t)one->words);
+    }
+}
+
+const char *const GW_CLI_AUTO_REASON[GW_CLI_AUTO_REASONS] = {
+    "start", "periodic",  "slower",     "faster",   "error",
+    "quiet", "diverging", "non_finite", "recovered"};
+
+static void count_reasons(const decision *all, size_t n, uint64_t *counts)
+{
+    for (size_t i = 0; i < n; i++) {
+        for (size_t r = 0; r < GW_CLI_AUTO_REASONS; r++) {
+            counts[r] += strcmp(all[i].reason, GW_CLI_AUTO_REASON[r]) == 0;
+        }
+    }
+}
+
+void gw_cli_auto_count(const gw_cli_run *run, uint64_t counts[GW_CLI_AUTO_REASONS])
+{
+    memcpy(counts, run->forgotten, sizeof run->forgotten);
+    count_reasons(run->decisions, run->n_decisions, counts);
+}
+
+void gw_cli_auto_trim(gw_cli_run *run)
+{
+    const size_t written = run->written.decisions;
+    const size_t drop = written == run->n_decisions && written > 0 ? written - 1 : written;
+    count_reasons(run->decisions, drop, run->forgotten);
+    for (size_t i = 0; i < drop; i++) {
+        release(&run->decisions[i]);
+    }
+    if (drop > 0) {
+        run->n_decisions -= drop;
+        run->written.decisions -= drop;
+        memmove(run->decisions, run->decisions + drop, run->n_decisions * sizeof *run->decisions);
     }
 }
 
@@ -199,7 +232,7 @@ void gw_cli_auto_cut(gw_cli_run *run, uint64_t last)
 {
     while (run->n_decisions > 0 && (run->decisions[run->n_decisions - 1].step > last ||
                                     run->decisions[run->n_decisions - 1].bound_at > last + 1)) {
-        drop_last(run);
+        release(&run->decisions[--run->n_decisions]);
     }
     while (run->n_watch > 0 && run->watch[run->n_watch - 1].step > last) {
         run->n_watch--;
@@ -209,7 +242,7 @@ void gw_cli_auto_cut(gw_cli_run *run, uint64_t last)
 void gw_cli_auto_free(gw_cli_run *run)
 {
     while (run->n_decisions > 0) {
-        drop_last(run);
+        release(&run->decisions[--run->n_decisions]);
     }
     free(run->decisions);
     free(run->watch);

@@ -200,7 +200,7 @@ static gw_status save_rest(const place *p, const gw_cli_run *run, const gw_cli_p
     return status;
 }
 
-/* run.json comes first: it may know more steps than the checkpoint, never fewer. */
+/* run.json comes first, and the history before it: they may know more steps than the checkpoint, never fewer. */
 static gw_status rename_whole(const place *new, const place *whole, const gw_cli_run *run,
                               uint64_t step, gw_why *why)
 {

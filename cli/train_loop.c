@@ -8,6 +8,7 @@
 #include "train_agree.h"
 #include "train_auto.h"
 #include "train_files.h"
+#include "train_history.h"
 #include "train_profile.h"
 #include "train_sample.h"
 #include "train_trace.h"
@@ -69,6 +70,9 @@ static gw_status prepare_folder(gw_cli_run *run, const rank *r, gw_why *why)
     gw_status status = gw_cli_checkpoint_bytes(r, &bytes, why);
     if (status == GW_OK) {
         status = gw_cli_file_probe(run->folder, 2 * bytes, why);
+    }
+    if (status == GW_OK) {
+        status = gw_cli_history_begin(run, why);
     }
     return status == GW_OK ? gw_cli_run_write(run, why) : status;
 }
@@ -152,8 +156,11 @@ static gw_status note_step(gw_cli_run *run, const rank *r, const rank_stats *sta
     if (!gw_cli_run_add_step(run, &step)) {
         return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to note a step");
     }
-    const gw_status status = gw_cli_adapt_note(run, r, why);
-    return status == GW_OK ? gw_cli_auto_note(run, r, why) : status;
+    gw_status status = gw_cli_adapt_note(run, r, why);
+    if (status == GW_OK) {
+        status = gw_cli_auto_note(run, r, why);
+    }
+    return status == GW_OK ? gw_cli_history_step(run, why) : status;
 }
 
 /* All ranks. */
@@ -166,7 +173,7 @@ static gw_status test(seat *s, uint64_t step, gw_why *why)
     }
     const double mean = l.sum / (double)l.rows;
     const gw_cli_run_test result = {.step = step,
-                                    .seconds = gw_cli_run_seconds(s->run),
+                                    .seconds = s->run->done.seconds,
                                     .accuracy = (double)l.right / (double)l.rows,
                                     .loss = mean,
                                     .bits = mean / log(2)};
@@ -185,6 +192,12 @@ static gw_status save(seat *s, uint64_t step, gw_why *why)
         return GW_OK;
     }
     s->saved = step;
+    if (s->run) { /* run.json and the checkpoint never know more than the history */
+        const gw_status status = gw_cli_history_append(s->run, true, why);
+        if (status != GW_OK) {
+            return status;
+        }
+    }
     return gw_cli_checkpoint_save(t->run, &t->pace, s->rank, step, why);
 }
 
@@ -258,7 +271,10 @@ static gw_status end(seat *s, uint64_t done, bool stopped, gw_why *why)
     }
     if (s->run) {
         s->run->state = stopped ? "interrupted" : "finished";
-        status = gw_cli_run_write(s->run, why);
+        status = gw_cli_history_append(s->run, true, why);
+        if (status == GW_OK) {
+            status = gw_cli_run_write(s->run, why);
+        }
         if (status == GW_OK && s->training->trace) {
             status = gw_cli_tracer_write(&s->tracer, s->rank, s->training->trace, why);
         }
@@ -303,6 +319,7 @@ gw_status gw_cli_train_rank(gw_cli_training *t, gw_comm *comm, gw_why *why)
         s.run->state = "failed";
         s.run->error = *why;
         if (s.run->n_layers > 0) {
+            (void)gw_cli_history_append(s.run, false, &other);
             (void)gw_cli_run_write(s.run, &other); /* the first failure is the one to tell */
         }
     }

@@ -8,6 +8,7 @@
 #include <time.h>
 
 #include "say.h"
+#include "train_auto.h"
 #include "train_files.h"
 #include "train_progress.h"
 
@@ -70,13 +71,8 @@ static void print_gauge(const gw_cli_run *run, FILE *to, const char *name, const
 
 static void print_steps(const gw_cli_run *run, FILE *to)
 {
-    uint64_t sent = 0, dense = 0, non_finite = 0;
-    for (size_t i = 0; i < run->n_steps; i++) {
-        sent += run->steps[i].bytes_sent;
-        dense += run->steps[i].dense_bytes;
-        non_finite += run->steps[i].non_finite;
-    }
-    print_count(run, to, "step", "gauge", "Steps that are done.", run->n_steps);
+    const gw_cli_run_totals *done = &run->done;
+    print_count(run, to, "step", "gauge", "Steps that are done.", done->steps);
     if (run->n_steps > 0) {
         const gw_cli_run_step *last = &run->steps[run->n_steps - 1];
         print_gauge(run, to, "loss", "Training loss of the last step.", last->loss);
@@ -84,11 +80,12 @@ static void print_steps(const gw_cli_run *run, FILE *to)
         print_gauge(run, to, "wait_seconds",
                     "Of it, time spent waiting for gradients after backward.", last->wait_seconds);
     }
-    print_count(run, to, "bytes_sent_total", "counter", "Bytes that rank 0 sent.", sent);
+    print_count(run, to, "bytes_sent_total", "counter", "Bytes that rank 0 sent.",
+                done->bytes_sent);
     print_count(run, to, "dense_bytes_total", "counter",
-                "Bytes that rank 0 would have sent uncompressed.", dense);
+                "Bytes that rank 0 would have sent uncompressed.", done->dense_bytes);
     print_count(run, to, "non_finite_total", "counter",
-                "Layers that arrived not finite; their steps were skipped.", non_finite);
+                "Layers that arrived not finite; their steps were skipped.", done->non_finite);
 }
 
 static void print_test(const gw_cli_run *run, FILE *to)
@@ -116,17 +113,13 @@ static void print_known(const gw_cli_run *run, FILE *to, const char *name, const
 
 static void print_replans(const gw_cli_run *run, FILE *to)
 {
-    static const char *const REASONS[] = {"start", "periodic",  "slower",     "faster",   "error",
-                                          "quiet", "diverging", "non_finite", "recovered"};
+    uint64_t counts[GW_CLI_AUTO_REASONS];
+    gw_cli_auto_count(run, counts);
     print_head(to, "replans_total", "counter", "Decisions of auto, by what led to them.");
-    for (size_t r = 0; r < sizeof REASONS / sizeof *REASONS; r++) {
-        uint64_t n = 0;
-        for (size_t i = 0; i < run->n_decisions; i++) {
-            n += strcmp(run->decisions[i].reason, REASONS[r]) == 0;
-        }
+    for (size_t r = 0; r < GW_CLI_AUTO_REASONS; r++) {
         (void)fputs("gradwire_replans_total{", to);
         print_label(run, to);
-        (void)fprintf(to, ",reason=\"%s\"} %" PRIu64 "\n", REASONS[r], n);
+        (void)fprintf(to, ",reason=\"%s\"} %" PRIu64 "\n", GW_CLI_AUTO_REASON[r], counts[r]);
     }
 }
 
@@ -205,7 +198,7 @@ void gw_cli_metrics_write(gw_cli_metrics *m, const gw_cli_run *run)
 
 void gw_cli_metrics_step(gw_cli_metrics *m, const gw_cli_run *run)
 {
-    if (m->path && run->n_steps % STEPS_APART == 0 && now() - m->written >= PAUSE) {
+    if (m->path && run->done.steps % STEPS_APART == 0 && now() - m->written >= PAUSE) {
         gw_cli_metrics_write(m, run);
     }
 }

@@ -84,7 +84,8 @@ static const gw_cli_page PAGE = {
     .about =
         "Trains a network on real data, data-parallel: every rank its own examples, gradients\n"
         "compressed on the way. Ranks are threads joined by a virtual link; as gradwire-mpi under\n"
-        "mpirun they are MPI processes. Leaves a run folder: run.json and a checkpoint.\n"
+        "mpirun they are MPI processes. Leaves a run folder: run.json, history.jsonl and a "
+        "checkpoint.\n"
         "-c auto measures a few steps, plans codec and route of every layer, and again when\n"
         "times, errors or the loss change: docs/auto.md.\n"
         "Ctrl-C ends after the step under way, with a checkpoint and the table of what is there,\n"

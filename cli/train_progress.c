@@ -8,7 +8,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { LINES = 20 /* of a run whose talk goes to a file */, RECENT = 20 /* steps */ };
+enum { LINES = 20 /* of a run whose talk goes to a file */ };
 static const double PAUSE = 0.1; /* seconds between lines on a terminal */
 
 static double now(void)
@@ -27,7 +27,7 @@ void gw_cli_progress_begin(gw_cli_progress *p, const gw_cli_run *run)
 {
     p->begun = now();
     p->printed = 0;
-    p->first = run->n_steps;
+    p->first = run->done.steps;
 }
 
 static void time_text(double seconds, char *text, size_t size)
@@ -56,7 +56,7 @@ static void say(const gw_cli_progress *p, const char *line)
 
 void gw_cli_progress_step(gw_cli_progress *p, const gw_cli_run *run)
 {
-    const uint64_t done = run->n_steps, all = run->config.steps;
+    const uint64_t done = run->done.steps, all = run->config.steps;
     const double time = now();
     const uint64_t apart = (all + LINES - 1) / LINES;
     const bool due = p->terminal ? time - p->printed >= PAUSE : done % apart == 0;
@@ -65,8 +65,8 @@ void gw_cli_progress_step(gw_cli_progress *p, const gw_cli_run *run)
     }
     p->printed = time;
     double loss = 0, seconds = 0, sent = 0, dense = 0;
-    const uint64_t recent = done < RECENT ? done : RECENT;
-    for (uint64_t i = done - recent; i < done; i++) {
+    const size_t recent = run->n_steps < GW_CLI_RECENT ? run->n_steps : GW_CLI_RECENT;
+    for (size_t i = run->n_steps - recent; i < run->n_steps; i++) {
         loss += run->steps[i].loss;
         seconds += run->steps[i].seconds;
         sent += (double)run->steps[i].bytes_sent;

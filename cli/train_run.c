@@ -4,6 +4,16 @@
 #include <stdlib.h>
 #include <string.h>
 
+static void count(gw_cli_run_totals *done, const gw_cli_run_step *step)
+{
+    done->steps++;
+    done->seconds += step->seconds;
+    done->wait_seconds += step->wait_seconds;
+    done->bytes_sent += step->bytes_sent;
+    done->dense_bytes += step->dense_bytes;
+    done->non_finite += step->non_finite;
+}
+
 bool gw_cli_run_add_step(gw_cli_run *run, const gw_cli_run_step *step)
 {
     void *items = run->steps;
@@ -11,6 +21,7 @@ bool gw_cli_run_add_step(gw_cli_run *run, const gw_cli_run_step *step)
     run->steps = items;
     if (fine) {
         run->steps[run->n_steps++] = *step;
+        count(&run->done, step);
     }
     return fine;
 }
@@ -40,6 +51,14 @@ gw_cli_run_sample *gw_cli_run_add_sample(gw_cli_run *run)
     return &run->samples[run->n_samples++];
 }
 
+void gw_cli_run_count(gw_cli_run *run)
+{
+    run->done = (gw_cli_run_totals){0};
+    for (size_t i = 0; i < run->n_steps; i++) {
+        count(&run->done, &run->steps[i]);
+    }
+}
+
 void gw_cli_run_cut(gw_cli_run *run, uint64_t last)
 {
     while (run->n_steps > 0 && run->steps[run->n_steps - 1].step > last) {
@@ -53,15 +72,39 @@ void gw_cli_run_cut(gw_cli_run *run, uint64_t last)
     }
     gw_cli_adapt_cut(run, last);
     gw_cli_auto_cut(run, last);
+    gw_cli_run_count(run);
 }
 
-double gw_cli_run_seconds(const gw_cli_run *run)
+static void trim(void *items, size_t *n, size_t *written, size_t keep, size_t size)
 {
-    double sum = 0;
-    for (size_t i = 0; i < run->n_steps; i++) {
-        sum += run->steps[i].seconds;
+    const size_t kept = *n - *written > keep ? *n - *written : keep;
+    const size_t drop = *n > kept ? *n - kept : 0;
+    if (drop > 0) {
+        memmove(items, (char *)items + drop * size, (*n - drop) * size);
+        *n -= drop;
+        *written -= drop;
     }
-    return sum;
+}
+
+void gw_cli_run_trim(gw_cli_run *run)
+{
+    gw_cli_run_written *w = &run->written;
+    trim(run->steps, &run->n_steps, &w->steps, GW_CLI_RECENT, sizeof *run->steps);
+    trim(run->tests, &run->n_tests, &w->tests, 1, sizeof *run->tests);
+    trim(run->watch, &run->n_watch, &w->watch, 1, sizeof *run->watch);
+    for (size_t i = 0; i < w->samples; i++) {
+        free(run->samples[i].layers);
+    }
+    trim(run->samples, &run->n_samples, &w->samples, 0, sizeof *run->samples);
+    gw_cli_adapt_trim(run);
+    gw_cli_auto_trim(run);
+}
+
+void gw_cli_run_drop(gw_cli_run *run)
+{
+    run->written = (gw_cli_run_written){run->n_steps, run->n_tests,     run->n_samples,
+                                        run->n_adapt, run->n_decisions, run->n_watch};
+    gw_cli_run_trim(run);
 }
 
 void gw_cli_run_free(gw_cli_run *run)

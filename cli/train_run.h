@@ -6,7 +6,8 @@
 
 #include "train_record.h"
 
-enum { GW_CLI_RUN_PATH = 1024 };
+enum { GW_CLI_RUN_PATH = 1024, GW_CLI_AUTO_REASONS = 9 };
+enum { GW_CLI_RECENT = 20 /* steps that stay in memory */ };
 
 typedef struct gw_cli_run_config {
     const char *model, *engine, *spec, *route, *optimiser, *schedule, *data;
@@ -77,7 +78,19 @@ typedef struct gw_cli_run_watch {
     double measured_seconds, predicted_seconds, error, budget, noise_ratio, loss;
 } gw_cli_run_watch;
 
-/* Starts zeroed. */
+/* Sums over all steps of a run, also those that are no longer in memory. */
+typedef struct gw_cli_run_totals {
+    uint64_t steps, bytes_sent, dense_bytes, non_finite;
+    double seconds, wait_seconds;
+} gw_cli_run_totals;
+
+/* Of each array in memory: how many of its first records history.jsonl holds already. */
+typedef struct gw_cli_run_written {
+    size_t steps, tests, samples, adapt, decisions, watch;
+} gw_cli_run_written;
+
+/* Starts zeroed. The arrays hold all that happened after gw_cli_run_read. While a run is under way they hold its last
+ * records only: those that train_history.h has not written yet, and a few before them. */
 typedef struct gw_cli_run {
     char folder[GW_CLI_RUN_PATH];
     gw_cli_run_config config;
@@ -99,7 +112,11 @@ typedef struct gw_cli_run {
     size_t n_decisions;
     gw_cli_run_watch *watch;
     size_t n_watch;
-    json_t *read; /* words of a run that was read lie in it */
+    gw_cli_run_totals done;
+    gw_cli_run_written written;
+    int64_t appended; /* seconds of the clock when history.jsonl was last appended to */
+    uint64_t forgotten[GW_CLI_AUTO_REASONS]; /* decisions that are no longer in memory, by reason */
+    json_t *read;                            /* words of a run that was read lie in it */
 } gw_cli_run;
 
 extern const gw_cli_fields GW_CLI_RUN_CONFIG; /* of gw_cli_run_config */
@@ -109,14 +126,19 @@ bool gw_cli_run_add_step(gw_cli_run *run, const gw_cli_run_step *step);
 bool gw_cli_run_add_test(gw_cli_run *run, const gw_cli_run_test *test);
 /* A sample whose layers are zeros; NULL: no memory. */
 gw_cli_run_sample *gw_cli_run_add_sample(gw_cli_run *run);
-/* Drops what came after step `last`. */
+/* Drops what came after step `last`, of a run whose records are all in memory. */
 void gw_cli_run_cut(gw_cli_run *run, uint64_t last);
-double gw_cli_run_seconds(const gw_cli_run *run); /* of all its steps */
+/* Sums up the steps in memory: all there are. */
+void gw_cli_run_count(gw_cli_run *run);
+/* Drops from memory what is written, but for the last steps and the last record of each kind. */
+void gw_cli_run_trim(gw_cli_run *run);
+void gw_cli_run_drop(gw_cli_run *run); /* takes all as written, and drops it */
 void gw_cli_run_free(gw_cli_run *run);
 
 bool gw_cli_run_adapts(const gw_cli_run *run); /* its spec says so */
 /* As the functions of all of it, for `adapt`. */
 void gw_cli_adapt_cut(gw_cli_run *run, uint64_t last);
+void gw_cli_adapt_trim(gw_cli_run *run);
 void gw_cli_adapt_free(gw_cli_run *run);
 json_t *gw_cli_adapt_json(const gw_cli_run *run);
 gw_status gw_cli_adapt_read(gw_cli_run *run, const json_t *root, gw_why *why);
@@ -124,14 +146,20 @@ gw_status gw_cli_adapt_read(gw_cli_run *run, const json_t *root, gw_why *why);
 bool gw_cli_run_is_auto(const gw_cli_run *run); /* its spec says so */
 /* The same for `auto` and `watch`. */
 void gw_cli_auto_cut(gw_cli_run *run, uint64_t last);
+void gw_cli_auto_trim(gw_cli_run *run);
 void gw_cli_auto_free(gw_cli_run *run);
 bool gw_cli_auto_json(const gw_cli_run *run, json_t *root); /* sets both; false: no memory */
 gw_status gw_cli_auto_read(gw_cli_run *run, const json_t *root, gw_why *why);
 
-json_t *gw_cli_run_json(const gw_cli_run *run); /* NULL: no memory */
-/* run.json of run->folder, beside and renamed. */
+json_t *gw_cli_run_json(const gw_cli_run *run); /* all of it as gradwire.run/1; NULL: no memory */
+/* The arrays of the records in memory: an object with `steps`, `tests` and so on; NULL: no memory. */
+json_t *gw_cli_run_arrays(const gw_cli_run *run);
+/* A step, test or sample of history.jsonl, onto its array. `where` begins the words. */
+gw_status gw_cli_run_take(gw_cli_run *run, const char *kind, const json_t *record,
+                          const char *where, gw_why *why);
+/* run.json of run->folder (gradwire.run/2), beside and renamed. The history is written before. */
 gw_status gw_cli_run_write(const gw_cli_run *run, gw_why *why);
-/* run.json of run->folder, strictly. */
+/* The run in run->folder, of this format or the one before, strictly and all of it. */
 gw_status gw_cli_run_read(gw_cli_run *run, gw_why *why);
 
 #endif

@@ -7,8 +7,10 @@
 
 #include "json_out.h"
 #include "train_files.h"
+#include "train_history.h"
 
-#define FORMAT "gradwire.run/1"
+#define BEFORE "gradwire.run/1" /* with all arrays in it */
+#define FORMAT "gradwire.run/2"
 #define COUNT(type, key)                                                                           \
     {                                                                                              \
 #        key, GW_CLI_FIELD_COUNT, offsetof(type, key)                                              \
@@ -66,6 +68,12 @@ static const gw_cli_field STEP_FIELDS[] = {COUNT(step, step),       NUMBER(step,
                                            COUNT(step, non_finite)};
 static const gw_cli_fields STEP = FIELDS(STEP_FIELDS);
 
+typedef gw_cli_run_totals totals;
+static const gw_cli_field SUMMARY_FIELDS[] = {
+    COUNT(totals, steps),      NUMBER(totals, seconds),    NUMBER(totals, wait_seconds),
+    COUNT(totals, bytes_sent), COUNT(totals, dense_bytes), COUNT(totals, non_finite)};
+static const gw_cli_fields SUMMARY = FIELDS(SUMMARY_FIELDS);
+
 typedef gw_cli_run_test test;
 static const gw_cli_field TEST_FIELDS[] = {COUNT(test, step), NUMBER(test, seconds),
                                            NUMBER(test, accuracy), NUMBER(test, loss),
@@ -102,16 +110,12 @@ static json_t *samples_of(const gw_cli_run *run)
     return array;
 }
 
-json_t *gw_cli_run_json(const gw_cli_run *run)
+json_t *gw_cli_run_arrays(const gw_cli_run *run)
 {
     json_t *all =
-        json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o, s:o, s:o, s:o}", "format", FORMAT,
-                  "gradwire", gw_version_string(), "started", run->started, "state", run->state,
-                  "config", gw_cli_record_json(&GW_CLI_RUN_CONFIG, &run->config), "weights",
-                  gw_cli_json_count(run->weights), "layers",
-                  gw_cli_records_json(&LAYER, run->layers, run->n_layers, sizeof *run->layers),
-                  "steps", gw_cli_records_json(&STEP, run->steps, run->n_steps, sizeof *run->steps),
-                  "tests", gw_cli_records_json(&TEST, run->tests, run->n_tests, sizeof *run->tests),
+        json_pack("{s:o, s:o, s:o}", "steps",
+                  gw_cli_records_json(&STEP, run->steps, run->n_steps, sizeof *run->steps), "tests",
+                  gw_cli_records_json(&TEST, run->tests, run->n_tests, sizeof *run->tests),
                   "samples", samples_of(run));
     if (all && ((gw_cli_run_adapts(run) &&
                  json_object_set_new(all, "adapt", gw_cli_adapt_json(run)) != 0) ||
@@ -119,9 +123,32 @@ json_t *gw_cli_run_json(const gw_cli_run *run)
         json_decref(all);
         return NULL;
     }
+    return all;
+}
+
+/* What does not grow with the steps. */
+static json_t *head_json(const gw_cli_run *run, const char *format)
+{
+    json_t *all =
+        json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "format", format, "gradwire",
+                  gw_version_string(), "started", run->started, "state", run->state, "config",
+                  gw_cli_record_json(&GW_CLI_RUN_CONFIG, &run->config), "weights",
+                  gw_cli_json_count(run->weights), "layers",
+                  gw_cli_records_json(&LAYER, run->layers, run->n_layers, sizeof *run->layers));
     if (all && run->error.text[0] != '\0') {
         (void)json_object_set_new(all, "error", json_string(run->error.text));
     }
+    return all;
+}
+
+json_t *gw_cli_run_json(const gw_cli_run *run)
+{
+    json_t *all = head_json(run, BEFORE), *arrays = gw_cli_run_arrays(run);
+    if (!all || !arrays || json_object_update(all, arrays) != 0) {
+        json_decref(all);
+        all = NULL;
+    }
+    json_decref(arrays);
     return all;
 }
 
@@ -132,7 +159,10 @@ gw_status gw_cli_run_write(const gw_cli_run *run, gw_why *why)
     if (status != GW_OK) {
         return status;
     }
-    json_t *all = gw_cli_run_json(run);
+    json_t *all = head_json(run, FORMAT);
+    if (all) {
+        (void)json_object_set_new(all, "summary", gw_cli_record_json(&SUMMARY, &run->done));
+    }
     char *text = all ? json_dumps(all, JSON_COMPACT | JSON_ENSURE_ASCII) : NULL;
     json_decref(all);
     if (!text) {
@@ -179,17 +209,50 @@ static gw_status check_steps(const gw_cli_run *run, gw_why *why)
     return GW_OK;
 }
 
+static gw_status take_sample(gw_cli_run *run, const json_t *record, const char *where, gw_why *why)
+{
+    sample *to = gw_cli_run_add_sample(run);
+    if (!to) {
+        return gw_cli_train_fail(why, GW_ERR_MEMORY, "%s: no memory for it", where);
+    }
+    const json_t *parts = json_object_get(record, "layers");
+    gw_status status = gw_cli_record_read(&SAMPLE, record, 1, where, to, why);
+    if (status == GW_OK && (!json_is_array(parts) || json_array_size(parts) != run->n_layers)) {
+        status = gw_cli_train_fail(why, GW_ERR_CORRUPT, "%s: 'layers' is not an array of %zu",
+                                   where, run->n_layers);
+    }
+    for (size_t i = 0; i < run->n_layers && status == GW_OK; i++) {
+        status = gw_cli_record_read(&PART, json_array_get(parts, i), 0, where, &to->layers[i], why);
+    }
+    return status;
+}
+
+gw_status gw_cli_run_take(gw_cli_run *run, const char *kind, const json_t *record,
+                          const char *where, gw_why *why)
+{
+    step one_step;
+    test one_test;
+    gw_status status = GW_OK;
+    bool fine = true;
+    if (strcmp(kind, "steps") == 0) {
+        status = gw_cli_record_read(&STEP, record, 0, where, &one_step, why);
+        fine = status != GW_OK || gw_cli_run_add_step(run, &one_step);
+    } else if (strcmp(kind, "tests") == 0) {
+        status = gw_cli_record_read(&TEST, record, 0, where, &one_test, why);
+        fine = status != GW_OK || gw_cli_run_add_test(run, &one_test);
+    } else {
+        return take_sample(run, record, where, why);
+    }
+    return fine ? status : gw_cli_train_fail(why, GW_ERR_MEMORY, "%s: no memory for it", where);
+}
+
+/* The arrays of the format before. */
 static gw_status read_arrays(gw_cli_run *run, const json_t *root, gw_why *why)
 {
     void *items = NULL;
-    gw_status status = gw_cli_records_read(root, "layers", &LAYER, 0, sizeof *run->layers, &items,
-                                           &run->n_layers, why);
-    run->layers = items;
-    if (status == GW_OK) {
-        status = gw_cli_records_read(root, "steps", &STEP, 0, sizeof *run->steps, &items,
-                                     &run->n_steps, why);
-        run->steps = items;
-    }
+    gw_status status = gw_cli_records_read(root, "steps", &STEP, 0, sizeof *run->steps, &items,
+                                           &run->n_steps, why);
+    run->steps = items;
     if (status == GW_OK) {
         status = gw_cli_records_read(root, "tests", &TEST, 0, sizeof *run->tests, &items,
                                      &run->n_tests, why);
@@ -197,6 +260,19 @@ static gw_status read_arrays(gw_cli_run *run, const json_t *root, gw_why *why)
     }
     if (status == GW_OK) {
         status = read_samples(run, root, why);
+    }
+    return status;
+}
+
+/* What the head has and the arrays are checked by. */
+static gw_status read_history(gw_cli_run *run, json_t *root, bool before, gw_why *why)
+{
+    void *items = NULL;
+    gw_status status = gw_cli_records_read(root, "layers", &LAYER, 0, sizeof *run->layers, &items,
+                                           &run->n_layers, why);
+    run->layers = items;
+    if (status == GW_OK) {
+        status = before ? read_arrays(run, root, why) : gw_cli_history_read(run, root, why);
     }
     if (status == GW_OK) {
         status = gw_cli_adapt_read(run, root, why);
@@ -207,7 +283,7 @@ static gw_status read_arrays(gw_cli_run *run, const json_t *root, gw_why *why)
     return status == GW_OK ? check_steps(run, why) : status;
 }
 
-static gw_status read_root(gw_cli_run *run, const json_t *root, gw_why *why)
+static gw_status read_root(gw_cli_run *run, const json_t *root, bool *before, gw_why *why)
 {
     const char *const texts[] = {"format", "gradwire", "started", "state"};
     static const char *const states[] = {"running", "finished", "interrupted", "failed"};
@@ -218,9 +294,10 @@ static gw_status read_root(gw_cli_run *run, const json_t *root, gw_why *why)
             return gw_cli_train_fail(why, GW_ERR_CORRUPT, "run.json: '%s' is not a text", texts[i]);
         }
     }
-    if (strcmp(value[0], FORMAT) != 0) {
-        return gw_cli_train_fail(why, GW_ERR_VERSION, "run.json: format '%.40s', not " FORMAT,
-                                 value[0]);
+    *before = strcmp(value[0], BEFORE) == 0;
+    if (strcmp(value[0], FORMAT) != 0 && !*before) {
+        return gw_cli_train_fail(why, GW_ERR_VERSION,
+                                 "run.json: format '%.40s', not " FORMAT " or " BEFORE, value[0]);
     }
     (void)snprintf(run->started, sizeof run->started, "%s", value[2]);
     for (size_t i = 0; i < 4; i++) {
@@ -233,14 +310,30 @@ static gw_status read_root(gw_cli_run *run, const json_t *root, gw_why *why)
                                  "run.json: 'state', 'weights' or 'error' is wrong");
     }
     run->weights = (uint64_t)json_integer_value(weights);
-    const gw_status status = gw_cli_record_read(&GW_CLI_RUN_CONFIG, json_object_get(root, "config"),
-                                                0, "run.json: config", &run->config, why);
-    const size_t keys = 10 + (error ? 1u : 0u) + (status == GW_OK && gw_cli_run_adapts(run)) +
-                        (status == GW_OK && gw_cli_run_is_auto(run) ? 2u : 0u);
+    gw_status status = gw_cli_record_read(&GW_CLI_RUN_CONFIG, json_object_get(root, "config"), 0,
+                                          "run.json: config", &run->config, why);
+    if (status == GW_OK && !*before) {
+        status = gw_cli_record_read(&SUMMARY, json_object_get(root, "summary"), 0,
+                                    "run.json: summary", &run->done, why);
+    }
+    const size_t arrays = !*before || status != GW_OK ? 0
+                          : gw_cli_run_is_auto(run)   ? 2u
+                                                      : (size_t)gw_cli_run_adapts(run);
+    const size_t keys = (*before ? 10u : 8u) + (error ? 1u : 0u) + arrays;
     return status == GW_OK && json_object_size(root) != keys
                ? gw_cli_train_fail(why, GW_ERR_CORRUPT, "run.json: %zu keys, not %zu",
                                    json_object_size(root), keys)
                : status;
+}
+
+/* While a run is under way its history may be ahead of run.json, and behind it where a kill came as a run went on. */
+static gw_status check_whole(const gw_cli_run *run, uint64_t steps, gw_why *why)
+{
+    return strcmp(run->state, "finished") == 0 && run->n_steps != steps
+               ? gw_cli_train_fail(why, GW_ERR_CORRUPT,
+                                   "history.jsonl: %zu steps; the run finished with %llu",
+                                   run->n_steps, (unsigned long long)steps)
+               : GW_OK;
 }
 
 gw_status gw_cli_run_read(gw_cli_run *run, gw_why *why)
@@ -262,6 +355,16 @@ gw_status gw_cli_run_read(gw_cli_run *run, gw_why *why)
         return gw_cli_train_fail(why, GW_ERR_CORRUPT, "%.120s: line %d: %.80s", path, error.line,
                                  error.text);
     }
-    status = read_root(run, run->read, why);
-    return status == GW_OK ? read_arrays(run, run->read, why) : status;
+    bool before = false;
+    status = read_root(run, run->read, &before, why);
+    const uint64_t steps = run->done.steps;
+    if (status == GW_OK) {
+        status = read_history(run, run->read, before, why);
+    }
+    static const char *const NUMBERS[] = {"steps", "tests", "samples", "watch"};
+    for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++) {
+        (void)json_object_del(run->read, NUMBERS[i]); /* no text of theirs is pointed to */
+    }
+    gw_cli_run_count(run);
+    return status == GW_OK && !before ? check_whole(run, steps, why) : status;
 }

@@ -180,11 +180,38 @@ def make_auto(steps=600, seed=1, spec="auto:error=1"):
     return run
 
 
-def write(folder, run):
+def parts(run):
+    """A run in one object (gradwire.run/1) as run.json and history.jsonl of gradwire.run/2."""
+    arrays = ("steps", "tests", "samples", "adapt", "auto", "watch")
+    head = {key: value for key, value in run.items() if key not in arrays}
+    head["format"] = "gradwire.run/2"
+    sums = {key: sum(step[key] for step in run["steps"]) for key in ("seconds", "wait_seconds", "bytes_sent", "dense_bytes", "non_finite")}
+    head["summary"] = dict(steps=len(run["steps"]), **sums)
+    lines = [{kind: record} for kind in arrays for record in run.get(kind, [])]
+    # as training writes them: by step, what a step did before what was found about it
+    lines.sort(key=lambda line: next(iter(line.values()))["step"])
+    return json.dumps(head), "".join(json.dumps(line) + "\n" for line in lines)
+
+
+def write(folder, run, version=2):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run.json").write_text(json.dumps(run))
+    if version == 1:
+        (folder / "run.json").write_text(json.dumps(run))
+        return folder
+    head, history = parts(run)
+    (folder / "run.json").write_text(head)
+    (folder / "history.jsonl").write_text(history)
     return folder
+
+
+def read(folder):
+    folder = pathlib.Path(folder)
+    run = dict(json.loads((folder / "run.json").read_text()), steps=[], tests=[], samples=[])
+    for line in (folder / "history.jsonl").read_text().splitlines():
+        [(kind, record)] = json.loads(line).items()
+        run.setdefault(kind, []).append(record)
+    return run
 
 
 def write_all(folder, specs=("dense", "cast:to=bf16", "natural:bits=8", "adacomp"), seeds=1, **settings):

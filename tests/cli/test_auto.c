@@ -8,6 +8,7 @@
 #include <unistd.h>
 
 #include "train_auto.h"
+#include "train_history.h"
 #include "train_metrics.h"
 
 enum { LAYERS = 2 };
@@ -94,6 +95,8 @@ static void end(gw_cli_run *run)
     char path[GW_CLI_RUN_PATH + 16];
     (void)snprintf(path, sizeof path, "%s/run.json", run->folder);
     (void)unlink(path);
+    (void)snprintf(path, sizeof path, "%s/history.jsonl", run->folder);
+    (void)unlink(path);
     (void)rmdir(run->folder);
     gw_cli_run_free(run);
 }
@@ -112,9 +115,12 @@ static void comes_back(void **state)
     gw_why why = {""};
     (void)state;
     fill(&run);
+    json_t *one = gw_cli_run_json(&run); /* before its records leave the memory */
+    CHECK(gw_cli_history_begin(&run, &why) == GW_OK, "%s", why.text);
+    assert_int_equal(run.n_decisions + run.n_watch, 2); /* the last of each */
     CHECK(gw_cli_run_write(&run, &why) == GW_OK, "%s", why.text);
     CHECK(again(&run, &read, &why) == GW_OK, "%s", why.text);
-    json_t *one = gw_cli_run_json(&run), *two = gw_cli_run_json(&read);
+    json_t *two = gw_cli_run_json(&read);
     CHECK(one && two && json_equal(one, two), "what was read is not what was written");
     const json_t *first = json_array_get(json_object_get(one, "auto"), 0);
     assert_int_equal(json_object_size(first), 22);
@@ -230,6 +236,13 @@ static void are_figures(void **state)
     }
     CHECK(!strstr(text, "gradwire_error{") && !strstr(text, "noise_ratio{"), "not known:\n%s",
           text);
+    /* what is on the disk only still counts */
+    char *const before = text;
+    gw_cli_run_drop(&run);
+    assert_int_equal(run.n_decisions, 1);
+    text = figures(&run);
+    assert_string_equal(text, before);
+    free(before);
     free(text);
     watch(&run, 5, 0.75);
     run.config.spec = "autos";

@@ -1,4 +1,4 @@
-/* Any run.json. What is accepted keeps the order and the bounds that a report relies on; what is refused
+/* Any run.json and, behind the first NUL, any history.jsonl. What is accepted keeps the order and the bounds that a report relies on; what is refused
  * must have a reason. */
 #include "fuzz.h"
 
@@ -48,11 +48,16 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     static const size_t rooms[] = {256, 24, 1};
     for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) {
-        fuzz_buffer file = fuzz_copy(data, size, 0), why = fuzz_acquire(rooms[i], 0);
+        const uint8_t *end = size > 0 ? memchr(data, '\0', size) : NULL;
+        const size_t head = end ? (size_t)(end - data) : size;
+        const size_t rest = end ? size - head - 1 : 0;
+        fuzz_buffer file = fuzz_copy(data, head, 0), why = fuzz_acquire(rooms[i], 0);
+        fuzz_buffer history = fuzz_copy(end ? end + 1 : data, rest, 0);
         gw_cli_runfile run;
         memset(&run, 0x77, sizeof run);
         const gw_cli_runfile before = run;
-        if (gw_cli_runfile_parse(file.data, size, &run, (char *)why.data, why.size)) {
+        if (gw_cli_runfile_parse(file.data, head, end ? history.data : NULL, rest, &run,
+                                 (char *)why.data, why.size)) {
             require_text(run.gradwire);
             require_text(run.started);
             require_text(run.config.spec);
@@ -66,6 +71,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
             REQUIRE(rooms[i] == 1 || why.data[0] != '\0');
         }
         fuzz_release(&file);
+        fuzz_release(&history);
         fuzz_release(&why);
     }
     return 0;

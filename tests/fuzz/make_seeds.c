@@ -2,6 +2,7 @@
  * bytes every time. What fuzzing found on top is in corpus/ beside them, named by its hash. */
 #define _POSIX_C_SOURCE 200809L
 #include "fuzz.h"
+#include "seed_runs.h"
 
 #include <errno.h>
 #include <stdarg.h>
@@ -501,59 +502,6 @@ static void safetensors_files(void)
     text("safetensors", "short", "\2\0\0\0", 4);
 }
 
-/* ---- run.json ---- */
-
-#define RUN_CONFIG                                                                                 \
-    "\"config\":{\"model\":\"cnn\",\"engine\":\"threads\",\"ranks\":2,\"ranks_per_node\":1,"       \
-    "\"batch\":8,\"steps\":2,\"seed\":1,\"spec\":\"natural:bits=8\",\"route\":\"sra\","            \
-    "\"fuse_below\":64,\"link_bytes_per_second\":25e6,\"latency_seconds\":0.001,"                  \
-    "\"optimiser\":\"sgd\",\"rate\":0.1,\"warmup\":0,\"momentum\":0.9,\"decay\":0,"                \
-    "\"schedule\":\"cosine\",\"data\":\"fashion-mnist\"},"
-#define RUN_LAYER                                                                                  \
-    "{\"name\":\"fc\",\"kind\":\"linear\",\"elements\":10,\"spec\":\"dense\",\"route\":\"dense\"," \
-    "\"fused\":false,\"bytes_sent\":80,\"dense_bytes\":80}"
-#define RUN_STEP                                                                                   \
-    "{\"step\":1,\"loss\":2.5,\"seconds\":0.1,\"wait_seconds\":0.05,\"bytes_sent\":40,"            \
-    "\"dense_bytes\":40,\"non_finite\":0}"
-#define RUN_TEST "{\"step\":1,\"seconds\":0.1,\"accuracy\":0.5,\"loss\":null,\"bits\":1}"
-#define RUN_SAMPLE                                                                                 \
-    "{\"step\":1,\"backward_seconds\":0.1,\"forward_seconds\":0.1,\"update_seconds\":0.01,"        \
-    "\"layers\":[{\"posted\":0,\"begun\":0.1,\"arrived\":0.2,\"encode_seconds\":0,"                \
-    "\"decode_seconds\":0,\"bytes_sent\":40,\"dense_bytes\":40,\"rel_error\":null}]}"
-
-static void run_file(const char *name, const char *head, const char *layers, const char *steps,
-                     const char *tests, const char *samples)
-{
-    char line[4096];
-    const int size = snprintf(line, sizeof line,
-                              "{\"format\":\"gradwire.run/1\",\"gradwire\":\"0.1.0\","
-                              "\"started\":\"2026-01-31T12:00:00Z\",%s,\"weights\":10," RUN_CONFIG
-                              "\"layers\":[%s],\"steps\":[%s],\"tests\":[%s],\"samples\":[%s]}",
-                              head, layers, steps, tests, samples);
-    REQUIRE(size > 0 && (size_t)size < sizeof line);
-    text("run", name, line, (size_t)size);
-}
-
-static void run_files(void)
-{
-    const char *finished = "\"state\":\"finished\"";
-    run_file("whole", finished, RUN_LAYER, RUN_STEP, RUN_TEST, RUN_SAMPLE);
-    run_file("begun", "\"state\":\"running\"", RUN_LAYER, "", "", "");
-    run_file("failed", "\"state\":\"failed\",\"error\":\"</script>\"", RUN_LAYER, RUN_STEP, "", "");
-    run_file("no-error", "\"state\":\"failed\"", RUN_LAYER, RUN_STEP, "", "");
-    run_file("unknown-key", "\"state\":\"finished\",\"more\":1", RUN_LAYER, RUN_STEP, "", "");
-    run_file("same-layer", finished, RUN_LAYER "," RUN_LAYER, RUN_STEP, RUN_TEST, "");
-    run_file("same-step", finished, RUN_LAYER, RUN_STEP "," RUN_STEP, RUN_TEST, RUN_SAMPLE);
-    run_file("same-test", finished, RUN_LAYER, RUN_STEP, RUN_TEST "," RUN_TEST, RUN_SAMPLE);
-    run_file("same-sample", finished, RUN_LAYER, RUN_STEP, "", RUN_SAMPLE "," RUN_SAMPLE);
-    run_file("no-layers", finished, "", RUN_STEP, RUN_TEST, RUN_SAMPLE);
-    run_file("wrong-rows", finished, "1", "null", "\"x\"", "[]");
-    text("run", "other-format", "{\"format\":\"gradwire.run/2\"}", 27);
-    text("run", "format-alone", "{\"format\":\"gradwire.run/1\"}", 27);
-    text("run", "array", "[]", 2);
-    text("run", "cut", "{\"format\":\"grad", 15);
-}
-
 /* ---- jobs, clusters, timelines ---- */
 
 static void planning(char which, const char *name, const char *body)
@@ -617,7 +565,7 @@ int main(int argc, char **argv)
     route_texts();
     npy_files();
     safetensors_files();
-    run_files();
+    seed_runs(text);
     planner_files();
     return 0;
 }

@@ -1,9 +1,10 @@
 #!/usr/bin/env python3
 """`gradwire train` as its user has it: check_train.py CASE GRADWIRE [GRADWIRE_MPI]
 
-Cases: resume, interrupt, disk, compare, plan, metrics, mpi, control. Runs are killed at lines they print and files they make, never by the clock.
+Cases: resume, before, interrupt, disk, compare, plan, metrics, mpi, control. Runs are killed at lines they print and files they make, never by the clock.
 """
 
+import glob
 import json
 import math
 import os
@@ -15,6 +16,7 @@ import signal
 import struct
 import subprocess
 import sys
+import tarfile
 import tempfile
 
 import prometheus
@@ -129,6 +131,25 @@ def case_resume(work, images):
     weights.write_bytes(content)
     said = run(GRADWIRE, "train", "--resume", damaged, status=1).stderr
     assert "weights.gw: segment" in said and "checksum does not match" in said, said
+
+
+def case_before(work, images):
+    """A run that gradwire 0.1.0 left (gradwire.run/1, killed after step 22, a checkpoint of step 18) still reports, and goes on."""
+    with tarfile.open(pathlib.Path(__file__).parent / "run-1.tar.xz") as old:
+        old.extractall(work)
+    folder = work / "run"
+    text = (folder / "run.json").read_text()
+    before = run_oracle.check(folder)
+    assert '"format":"gradwire.run/1"' in text and before["state"] == "running" and len(before["steps"]) == 18
+    assert "1 run" in run(GRADWIRE, "report", folder, "-o", work / "before.html").stdout
+    assert (folder / "run.json").read_text() == text and not (folder / "history.jsonl").exists()
+    run(GRADWIRE, "train", "--resume", folder, "-q")
+    after = run_oracle.check(folder)
+    assert after["state"] == "finished" and len(after["steps"]) == STEPS and '"gradwire.run/2"' in (folder / "run.json").read_text()
+    for key in ("steps", "tests", "samples"):
+        assert before[key] and after[key][: len(before[key])] == before[key], f"{key} of before"
+    assert [t["step"] for t in after["tests"]] == list(range(4, 41, 4)) and [s["step"] for s in after["samples"]] == list(range(5, 41, 5))
+    assert "1 run" in run(GRADWIRE, "report", folder, "-o", work / "after.html").stdout
 
 
 def case_interrupt(work, images):
@@ -418,7 +439,7 @@ def assert_figures(path, folder):
     if one["tests"]:
         expected["test_accuracy"] = one["tests"][-1]["accuracy"]
     assert found == {(f"gradwire_{name}", (("run", folder.name),)): value for name, value in expected.items()}, (found, expected)
-    assert not path.with_name(path.name + ".new").exists()
+    assert not list(path.parent.glob(f"{glob.escape(path.name)}.*.tmp"))
 
 
 def case_metrics(work, images):

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A second reader of run folders, written from docs/run-format.md alone: run_oracle.py RUN...
 
-check(folder) raises AssertionError with the place and the reason, or returns run.json.
+check(folder) raises AssertionError with the place and the reason, or returns run.json with the arrays of history.jsonl in it.
 """
 
 import json
@@ -29,6 +29,7 @@ AUTO = dict(step=COUNT, bound_at=COUNT, reason=TEXT, outcome=TEXT, words=TEXT, p
 TRAVEL = dict(spec=TEXT, route=TEXT)
 WATCH = dict(step=COUNT, measured_seconds=MAYBE, predicted_seconds=MAYBE, error=MAYBE, budget=MAYBE, noise_ratio=MAYBE, loss=MAYBE)
 REASONS = ("start", "periodic", "slower", "faster", "error", "quiet", "diverging", "non_finite", "recovered")
+SUMMARY = dict(steps=COUNT, seconds=NUMBER, wait_seconds=NUMBER, bytes_sent=COUNT, dense_bytes=COUNT, non_finite=COUNT)
 ROOT = dict(format=TEXT, gradwire=TEXT, started=TEXT, state=TEXT, config=dict, weights=COUNT, layers=list, steps=list, tests=list,
             samples=list)
 
@@ -123,12 +124,44 @@ def check_auto(run):
         last = one["step"]
 
 
+def strictly(text):
+    return json.loads(text, parse_constant=no_constant, object_pairs_hook=no_duplicates)
+
+
+def join_history(folder, run):
+    """gradwire.run/2 as gradwire.run/1: the arrays, and a summary that is theirs."""
+    summary, done = run.pop("summary"), run["state"] == "finished"
+    check_object(summary, SUMMARY, "summary")
+    choices = ["adapt"] if run["config"]["spec"].startswith(("adapt/", "adapt:")) else ["auto", "watch"] if is_auto(run) else []
+    arrays = {kind: [] for kind in ("steps", "tests", "samples", *choices)}
+    assert not set(arrays) & set(run), "an array in run.json"
+    text = (pathlib.Path(folder) / "history.jsonl").read_bytes().decode()
+    assert not done or text.endswith("\n"), "the last line is torn"
+    for number, line in enumerate(text.split("\n")[:-1], 1):
+        record = strictly(line)
+        assert isinstance(record, dict) and len(record) == 1 and set(record) <= set(arrays), f"history.jsonl, line {number}: {line}"
+        [(kind, value)] = record.items()
+        arrays[kind].append(value)
+    run.update(arrays, format="gradwire.run/1")
+    known = arrays["steps"][: summary["steps"]]
+    assert len(known) == summary["steps"] and (not done or len(arrays["steps"]) == len(known)), f"{len(arrays['steps'])} steps, summary {summary}"
+    for key in ("bytes_sent", "dense_bytes", "non_finite"):
+        assert summary[key] == sum(step[key] for step in known), f"summary.{key}"
+    for key in ("seconds", "wait_seconds"):
+        assert math.isclose(summary[key], sum(step[key] for step in known), rel_tol=1e-9), f"summary.{key}"
+
+
+def is_auto(run):
+    return re.match(r"auto($|[:/])", run["config"]["spec"])
+
+
 def check(folder):
-    text = (pathlib.Path(folder) / "run.json").read_text()
-    run = json.loads(text, parse_constant=no_constant, object_pairs_hook=no_duplicates)
+    run = strictly((pathlib.Path(folder) / "run.json").read_text())
+    if run["format"] == "gradwire.run/2":
+        join_history(folder, run)
     check_object(run, dict(ROOT, **({"error": TEXT} if run.get("state") == "failed" else {}),
                            **({"adapt": list} if run["config"]["spec"].startswith(("adapt/", "adapt:")) else {}),
-                           **({"auto": list, "watch": list} if re.match(r"auto($|[:/])", run["config"]["spec"]) else {})), "run.json")
+                           **({"auto": list, "watch": list} if is_auto(run) else {})), "run.json")
     assert run["format"] == "gradwire.run/1" and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", run["started"])
     assert run["state"] in ("running", "finished", "interrupted", "failed"), run["state"]
     check_object(run["config"], CONFIG, "config")

@@ -8,11 +8,12 @@ P
 "$GRADWIRE" report runs -o page.html --json > told.json
 python3 - <<'P'
 import json, math, pathlib, statistics
+import make_runs
 
 told = json.load(open("told.json"))
 ways = {}
 for path in sorted(pathlib.Path("runs").glob("*/run.json")):
-    run = json.loads(path.read_text())
+    run = make_runs.read(path.parent)
     ways.setdefault(run["config"]["spec"], []).append(run)
 good = {spec: [r for r in runs if r["state"] == "finished"] or runs for spec, runs in ways.items()}
 best = [max(t["accuracy"] for t in r["tests"]) for runs in good.values() for r in runs if r["state"] == "finished"]
@@ -68,9 +69,10 @@ python3 -c 'import make_runs; make_runs.write("auto/1", make_runs.make_auto(step
 "$GRADWIRE" report auto -o auto.html --json > told.json
 python3 - <<'P'
 import json, statistics
+import make_runs
 
 [told] = json.load(open("told.json"))["ways"]
-runs = [json.load(open(f"auto/{i}/run.json")) for i in (1, 2)]
+runs = [make_runs.read(f"auto/{i}") for i in (1, 2)]
 off = [abs(w["measured_seconds"] / w["predicted_seconds"] - 1) for r in runs for w in r["watch"] if w["predicted_seconds"]]
 last = runs[0]["auto"][-1]
 expected = dict(decisions=12, switches=6, prediction_off=statistics.median(off), **{k: last[k] for k in ("predicted_seconds", "half_seconds", "double_seconds", "dense_seconds", "bound_seconds")})

@@ -36,7 +36,7 @@ def drop(path):
     return change
 
 
-case(put("format", "gradwire.run/2"))
+case(put("format", "gradwire.run/3"))
 case(drop("format"))
 case(put("colour", "red"))
 case(put("config.colour", "red"))
@@ -81,7 +81,30 @@ for change in (drop("auto"), drop("watch"), put("watch", {}), put("auto.0.reason
 for i, text in enumerate(cases):
     pathlib.Path(f"bad{i:02}").mkdir()
     pathlib.Path(f"bad{i:02}/run.json").write_text(text)
+# gradwire.run/2: the head, and a history beside it
+head, history = make_runs.parts(good)
+lines = history.splitlines(keepends=True)
+changed = lambda key, value: json.dumps(dict(json.loads(head), **{key: value}))
+summary = json.loads(head)["summary"]
+for i, (run, text) in enumerate((
+        (head, None), (changed("colour", "red"), history), (changed("steps", []), history), (head, history.replace("steps", "steps2", 1)),
+        (head, '{"steps": {}, "tests": {}}\n'), (head, "[]\n"), (head, "\n" + history), (head, history + '{"watch": {"step": 1}}\n'),
+        (head, history.replace('"loss"', '"lost"', 1)), (head, history.replace("}", "}}", 1)), (head, history + "\0\0\0\n"), (head, lines[0] + history),
+        (head, "".join(line for line in lines if '{"step": 2' not in line)), (head, history[:history.rindex('{"steps": {"step": 3')]), (head, ""),
+        (json.dumps({k: v for k, v in json.loads(head).items() if k != "summary"}), history), (changed("summary", dict(summary, colour=1)), history),
+        (changed("summary", dict(summary, seconds=-1)), history))):
+    pathlib.Path(f"new{i:02}").mkdir()
+    pathlib.Path(f"new{i:02}/run.json").write_text(run)
+    if text is not None:
+        pathlib.Path(f"new{i:02}/history.jsonl").write_text(text)
+# what a crash tore is left out: the end of a line, bytes that were never written
+running = changed("state", "running")
+for name, run, text in (("torn", running, history[:-20]), ("zeros", head, history + "\0" * 4096), ("behind", running, "")):
+    pathlib.Path(name).mkdir()
+    pathlib.Path(f"{name}/run.json").write_text(run)
+    pathlib.Path(f"{name}/history.jsonl").write_text(text)
 make_runs.write("good", good)
+make_runs.write("before", good, version=1)
 make_runs.write("both/a", good)
 make_runs.write("both/b", good)
 make_runs.write("models/a", good)
@@ -93,8 +116,12 @@ make_runs.write("layers/b", other)
 P
 mkdir -p empty/folder folder.html
 touch file
-for run in bad* both models layers empty file nowhere; do
+for run in bad* new* both models layers empty file nowhere; do
     "$GRADWIRE" report $run -o page.html && echo "$run was taken"
+done
+mkdir taken
+for run in torn zeros behind before; do
+    "$GRADWIRE" report $run -o taken/$run.html
 done
 "$GRADWIRE" report good bad00 -o page.html || "$GRADWIRE" report good -o folder.html || "$GRADWIRE" report good -o nowhere/page.html || echo "exit $?"
 ls -d *.html
