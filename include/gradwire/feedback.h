@@ -144,6 +144,9 @@ typedef struct gw_feedback_told {
 GW_API gw_status gw_feedback_load(gw_feedback *store, uint32_t old_world,
                                   const gw_feedback_blob *blobs, size_t n, gw_feedback_told *told,
                                   gw_why *why);
+/* From now on load is GW_ERR_STATE while *ready is 0, since the slots are not there yet; `first`, which must live as long as the
+ * store, says what the caller has to do first. `ready` NULL: always ready. A step does this to its store. */
+GW_API void gw_feedback_load_when(gw_feedback *store, const int *ready, const char *first);
 
 #ifdef __cplusplus
 }

@@ -65,6 +65,10 @@ FAULTS = [
      "*seconds = fmax(u->probe_said[2 * (size_t)r], *seconds);", "*seconds = own[0];", "step_auto"),
     ("a burst of NaN stays compressed", "src/step/auto_watch.c", "if (w->bad >= BAD_STEPS) {", "if (0) {", "step_auto"),
     ("a rank that chose another plan goes unseen", "src/step/agree.c", "return differ ?", "return 0 && differ ?", "step_agree"),
+    ("residuals are loaded before they have a place", "src/feedback/load.c", "if (store->ready != NULL && !*store->ready) {",
+     "if (0 && store->ready != NULL) {", "step_state"),
+    ("a timeout names no rank", "src/step/run.c", "gw_task_waits_for(s, &s->tasks[lane->task], what, size);",
+     "(void)size;", "step_faults"),
 ]
 
 
