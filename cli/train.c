@@ -34,6 +34,7 @@ typedef struct session {
     char folder[GW_CLI_RUN_PATH]; /* of the run, or of the runs' folders */
     gw_cli_run *runs;
     size_t n_runs;
+    bool reported; /* a failure, by the run that failed */
 } session;
 
 static bool is_first(const session *s)
@@ -41,11 +42,12 @@ static bool is_first(const session *s)
     return !s->engine->comm || s->engine->comm->rank == 0;
 }
 
-/* Says what went wrong, once: ranks agree on it, and a rank that gives up tells the others why. */
+/* Says what went wrong: by rank 0 and by the rank that found it. */
 static int failed(const session *s, gw_status status, const gw_why *why)
 {
-    if (is_first(s)) {
-        gw_cli_error("train: %s", why->text[0] ? why->text : gw_status_string(status));
+    static const gw_comm alone = {.ranks = 1};
+    if (!s->reported) {
+        gw_cli_train_report(s->engine->comm ? s->engine->comm : &alone, status, why);
     }
     return GW_CLI_FAILED;
 }
@@ -306,7 +308,8 @@ static gw_status train_one(session *s, size_t i, const gw_cli_run_config *asked,
                          .drop = s->options.missing && strcmp(s->options.missing, "drop") == 0,
                          .plan = run->config.plan ? &s->plan : NULL,
                          .profile = s->options.profile,
-                         .trace = s->options.trace};
+                         .trace = s->options.trace,
+                         .alone = s->engine->comm};
     gw_status status = agree(s, open_run(s, run, asked, &t, why), why);
     if (status == GW_OK && s->engine->comm) {
         status = check_seen(s, run->folder, why);
@@ -329,7 +332,12 @@ static gw_status train_one(session *s, size_t i, const gw_cli_run_config *asked,
         gw_cli_note(s->args.talk, GW_CLI_NORMAL, "%s goes on after step %llu", run->folder,
                     (unsigned long long)t.first_step);
     }
-    return s->engine->comm ? gw_cli_train_rank(&t, s->engine->comm, why) : run_on_threads(&t, why);
+    if (!s->engine->comm) {
+        return run_on_threads(&t, why);
+    }
+    status = gw_cli_train_rank(&t, s->engine->comm, why);
+    s->reported = status != GW_OK;
+    return status;
 }
 
 /* Folder of run i, beside its siblings or alone. */
@@ -360,18 +368,23 @@ static int train_all(session *s, const gw_cli_run_config *common)
 {
     gw_why why = {""};
     gw_status status = GW_OK;
-    for (size_t i = 0; i < s->n_runs && status == GW_OK; i++) {
+    bool interrupted = false;
+    for (size_t i = 0; i < s->n_runs && status == GW_OK && !interrupted; i++) {
         const gw_cli_run_config config = config_of_run(s, common, i);
         status = name_run(s, &s->runs[i], &config, &why);
         if (status == GW_OK) {
             s->runs[i].config = s->runs[i].read ? s->runs[i].config : config;
             status = train_one(s, i, &config, &why);
         }
-        if (status == GW_OK && strcmp(s->runs[i].state, "interrupted") == 0) {
-            return INTERRUPTED;
+        interrupted = s->runs[i].state && strcmp(s->runs[i].state, "interrupted") == 0;
+        if (status == GW_OK && s->engine->comm && s->n_runs > 1) { /* only rank 0 has the state */
+            status = gw_cli_train_tell(s->engine->comm, &interrupted, sizeof interrupted, &why);
         }
     }
-    return status == GW_OK ? GW_CLI_DONE : failed(s, status, &why);
+    if (status == GW_OK && s->engine->comm) {
+        status = gw_cli_train_part(s->engine->comm, &why);
+    }
+    return status != GW_OK ? failed(s, status, &why) : interrupted ? INTERRUPTED : GW_CLI_DONE;
 }
 
 /* ---- what came of them ---- */

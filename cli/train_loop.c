@@ -4,6 +4,7 @@
 #include <math.h>
 #include <string.h>
 
+#include "say.h"
 #include "train_adapt.h"
 #include "train_agree.h"
 #include "train_auto.h"
@@ -307,12 +308,25 @@ static gw_status train(seat *s, gw_comm *comm, gw_why *why)
     return status == GW_OK ? end(s, done, stopped, why) : status;
 }
 
+void gw_cli_train_report(const gw_comm *comm, gw_status status, const gw_why *why)
+{
+    const char *text = why->text[0] ? why->text : gw_status_string(status);
+    if (comm->rank == 0) {
+        gw_cli_error("train: %s", text);
+    } else if (!gw_cli_train_heard(status, why)) {
+        gw_cli_error("train: rank %u: %s", comm->rank, text);
+    }
+}
+
 gw_status gw_cli_train_rank(gw_cli_training *t, gw_comm *comm, gw_why *why)
 {
     seat s = {.training = t, .run = comm->rank == 0 ? t->run : NULL};
     gw_status status = train(&s, comm, why);
     if (status != GW_OK) {
         comm->table->abort(comm, why->text[0] ? why->text : "its training failed");
+    }
+    if (status != GW_OK && t->alone) {
+        gw_cli_train_report(comm, status, why);
     }
     if (status != GW_OK && s.run) {
         gw_why other = {""};
@@ -327,6 +341,9 @@ gw_status gw_cli_train_rank(gw_cli_training *t, gw_comm *comm, gw_why *why)
     gw_cli_sampler_close(&s.sampler);
     gw_cli_times_free(&s.profile);
     gw_cli_tracer_free(&s.tracer);
-    rank_destroy(s.rank);
+    if (status == GW_OK ||
+        !t->alone) { /* else MPI may still read and write there, until the process ends */
+        rank_destroy(s.rank);
+    }
     return status;
 }

@@ -21,11 +21,15 @@ typedef struct gw_cli_training {
     atomic_int *stop;              /* not 0: a signal came */
     const gw_cli_train_plan *plan; /* NULL: none */
     const char *profile, *trace;   /* where job and trace go; NULL: nowhere */
+    bool alone;                    /* this rank is a process: it reports its failure, at once */
 } gw_cli_training;
 
 /* One rank's part, called by all. On failure every rank fails, and rank 0 has written so to run.json as far as it
  * could. */
 gw_status gw_cli_train_rank(gw_cli_training *t, gw_comm *comm, gw_why *why);
+
+/* On stderr, by rank 0 and by each rank that found a failure itself. */
+void gw_cli_train_report(const gw_comm *comm, gw_status status, const gw_why *why);
 
 /* The trainer's form of a config. */
 rank_config gw_cli_rank_config(const gw_cli_run_config *config, uint64_t first_step);

@@ -155,6 +155,9 @@ GW_API gw_status gw_feedback_load_surviving(gw_feedback *store, uint32_t old_wor
  * (GW_FEEDBACK_COPY) do not count. The unit is that of one rank's gradient, and of the sum over ranks. */
 GW_API gw_status gw_feedback_checkpoint_norm(const void *bytes, size_t size, double *norm,
                                              gw_why *why);
+/* From now on load is GW_ERR_STATE while *ready is 0, since the slots are not there yet; `first`, which must live as long as the
+ * store, says what the caller has to do first. `ready` NULL: always ready. A step does this to its store. */
+GW_API void gw_feedback_load_when(gw_feedback *store, const int *ready, const char *first);
 
 #ifdef __cplusplus
 }

@@ -157,7 +157,12 @@ typedef struct mpi_wish {
 static gw_status meet(gw_comm *comm, mpi_wish *all, uint32_t colour, uint32_t key, gw_why *why)
 {
     const mpi_wish mine = {colour, key};
-    return gw_comm_gather(comm, &mine, sizeof mine, all, 0, why);
+    gw_request request = NULL;
+    gw_status status = gw_comm_gather(comm, &mine, sizeof mine, all, 0, why);
+    if (status == GW_OK) { /* a rank that saw a changed byte does not come to this */
+        status = barrier(comm, &request, why);
+    }
+    return status == GW_OK ? gw_comm_wait(comm, request, 0, why) : status;
 }
 
 static int is_as_asked(const gw_mpi_end *end, const gw_mpi_end *part, const mpi_wish *all)
@@ -238,8 +243,8 @@ static void close_end(gw_comm *comm)
 {
     gw_mpi_end *end = (gw_mpi_end *)comm;
     gw_mpi_job *job = end->job;
-    if (job->failed != GW_OK && job->end_job) {
-        (void)MPI_Abort(job->comm, 1);
+    if (job->failed != GW_OK && job->end_job && end == job->whole) {
+        gw_mpi_end_all(job);
     }
     if (job->failed == GW_OK) {
         (void)MPI_Comm_free(&end->mpi);
@@ -306,6 +311,7 @@ gw_status gw_mpi_create(MPI_Comm parent, gw_comm **out, gw_why *why)
         free(job);
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a group");
     }
+    job->whole = end;
     *out = &end->comm;
     return GW_OK;
 }

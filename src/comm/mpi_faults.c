@@ -1,15 +1,21 @@
 /* Faults of the MPI backend: MPI's errors in words, and word of an abort, as a message that test() looks out
  * for. */
+#define _POSIX_C_SOURCE 200809L
 #include "base/why.h"
 #include "comm/mpi_job.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 enum {
     LOOK_OUT_EVERY = 32, /* tests */
-    PUSHES = 2000        /* to get the word out: connections may have to be made first */
+    PUSHES = 2000,       /* to get the word out: connections may have to be made first */
+    REASON = 0,          /* tags of job->comm: a rank gives up, … */
+    FAREWELL = 1,        /* … a rank closes after a failure */
+    PATIENCE = 2,        /* seconds for the farewells of others, … */
+    PATIENCE_FIRST = 10  /* … for that of rank 0, which reports for all */
 };
 
 gw_status gw_mpi_lost(gw_mpi_job *job, gw_status status, const gw_why *reason, gw_why *why)
@@ -53,10 +59,10 @@ gw_status gw_mpi_listen(gw_mpi_job *job, gw_why *why)
     }
     int there = 0;
     MPI_Status status;
-    int code = MPI_Iprobe(MPI_ANY_SOURCE, 0, job->comm, &there, &status);
+    int code = MPI_Iprobe(MPI_ANY_SOURCE, REASON, job->comm, &there, &status);
     if (code == MPI_SUCCESS && there) {
         char text[sizeof job->reason.text] = "";
-        code = MPI_Recv(text, (int)sizeof text, MPI_CHAR, status.MPI_SOURCE, 0, job->comm,
+        code = MPI_Recv(text, (int)sizeof text, MPI_CHAR, status.MPI_SOURCE, REASON, job->comm,
                         MPI_STATUS_IGNORE);
         text[sizeof text - 1] = 0;
         gw_why reason;
@@ -84,7 +90,7 @@ void gw_mpi_tell(gw_mpi_job *job, const char *reason)
     for (int i = 0; i < job->ranks; i++) {
         job->word[i] = MPI_REQUEST_NULL;
         if (i != job->rank) {
-            (void)MPI_Isend(job->reason.text, (int)sizeof job->reason.text, MPI_CHAR, i, 0,
+            (void)MPI_Isend(job->reason.text, (int)sizeof job->reason.text, MPI_CHAR, i, REASON,
                             job->comm, &job->word[i]);
         }
     }
@@ -99,4 +105,39 @@ void gw_mpi_tell(gw_mpi_job *job, const char *reason)
             left += !gone;
         }
     }
+}
+
+static double seconds_now(void)
+{
+    struct timespec t;
+    (void)clock_gettime(CLOCK_MONOTONIC, &t);
+    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+void gw_mpi_end_all(gw_mpi_job *job)
+{
+    const struct timespec pause = {0, 1000 * 1000};
+    const double begun = seconds_now();
+    int left = job->ranks - 1, first = job->rank == 0, code = MPI_SUCCESS;
+    for (int i = 0; i < job->ranks; i++) {
+        MPI_Request request; /* never waited for: the job ends */
+        if (i != job->rank) {
+            (void)MPI_Isend(NULL, 0, MPI_BYTE, i, FAREWELL, job->comm, &request);
+        }
+    }
+    while (left > 0 && code == MPI_SUCCESS &&
+           seconds_now() - begun < (first ? PATIENCE : PATIENCE_FIRST)) {
+        int there = 0;
+        MPI_Status status;
+        code = MPI_Iprobe(MPI_ANY_SOURCE, FAREWELL, job->comm, &there, &status);
+        if (code != MPI_SUCCESS || !there) {
+            (void)nanosleep(&pause, NULL);
+            continue;
+        }
+        code =
+            MPI_Recv(NULL, 0, MPI_BYTE, status.MPI_SOURCE, FAREWELL, job->comm, MPI_STATUS_IGNORE);
+        first |= status.MPI_SOURCE == 0;
+        left--;
+    }
+    (void)MPI_Abort(job->comm, 1);
 }

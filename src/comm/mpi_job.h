@@ -32,8 +32,9 @@ typedef struct gw_mpi_job {
     MPI_Comm comm; /* for word of an abort, nothing else */
     int rank, ranks;
     uint32_t groups, tests;
-    int end_job;
-    gw_status failed; /* GW_OK, or why nothing works any more */
+    int end_job;       /* closing `whole` after a failure ends it */
+    gw_mpi_end *whole; /* what gw_mpi_create made */
+    gw_status failed;  /* GW_OK, or why nothing works any more */
     gw_why why;
     gw_why reason;     /* what this rank tells the others */
     MPI_Request *word; /* on its way to them, NULL: nothing was told */
@@ -67,5 +68,7 @@ void gw_mpi_operation_describe(const gw_mpi_operation *op, char *text, size_t si
 /* Has somebody given up? */
 gw_status gw_mpi_listen(gw_mpi_job *job, gw_why *why);
 void gw_mpi_tell(gw_mpi_job *job, const char *reason);
+/* After a failure: MPI_Abort, when the other ranks have come as far or did not in time, so that each can report first. */
+void gw_mpi_end_all(gw_mpi_job *job);
 
 #endif

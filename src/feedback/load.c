@@ -348,7 +348,18 @@ static gw_status check_arguments(const gw_feedback *store, uint32_t old_world,
                        "%zu checkpoints given; rank %u of %u takes over %zu of %u ranks", n,
                        store->rank, store->world, *heirs, old_world);
     }
+    if (store->ready != NULL && !*store->ready) {
+        return GW_FAIL(why, GW_ERR_STATE, "residuals have no place to go yet: %s", store->first);
+    }
     return gw_store_check_quiet(store, why);
+}
+
+void gw_feedback_load_when(gw_feedback *store, const int *ready, const char *first)
+{
+    if (store != NULL) {
+        store->ready = ready;
+        store->first = first != NULL ? first : "";
+    }
 }
 
 static gw_status load_all(gw_feedback *store, uint32_t old_world, int some_lost,

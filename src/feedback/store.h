@@ -47,6 +47,8 @@ struct gw_feedback {
     gw_store_slot *slots;
     size_t n_slots, room_slots, n_free; /* n_free: of n_slots, those to be used again */
     const gw_convert *convert;
+    const int *ready; /* NULL, or a load is refused while it is 0: `first` says what to do */
+    const char *first;
 };
 
 /* r of zeros, and after if asked for. */

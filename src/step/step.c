@@ -105,6 +105,9 @@ gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *wh
         status = gw_feedback_create(GW_FEEDBACK_BESIDE, config->comm->rank, config->comm->ranks,
                                     &s->store, why);
     }
+    if (status == GW_OK) {
+        gw_feedback_load_when(s->store, &s->agreed, "call gw_step_agree first");
+    }
     if (status == GW_OK && config->threads > 1) {
         status = gw_pool_create(config->threads, &s->pool);
         if (status != GW_OK) {

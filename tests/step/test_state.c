@@ -279,6 +279,55 @@ static void a_resumed_run_goes_on_bit_for_bit(void **state)
     run(4, 2, 0, resume_main);
 }
 
+static void refused_or_die(const steps *s, uint32_t world, const gw_feedback_blob *saved)
+{
+    gw_why why = {""};
+    gw_feedback *store = gw_step_feedback(s->step);
+    const gw_status status = gw_feedback_load(store, world, saved, 1, NULL, &why);
+    RANK_TRUE(status == GW_ERR_STATE && strstr(why.text, "call gw_step_agree first") != NULL,
+              "a load before agree was not refused");
+    RANK_TRUE(gw_feedback_load(store, world, saved, 1, NULL, NULL) == GW_ERR_STATE, "with no why");
+    for (uint32_t i = 0; i < s->n; i++) {
+        RANK_TRUE(gw_feedback_orphans(store, i) == 0, "a refused load made orphans");
+    }
+}
+
+/* Before agree no residual has its place: loaded, all would become orphans. */
+static void early_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    (void)all;
+    job *j = arg;
+    steps *s = &j->ends[rank], *resumed = &j->others[rank];
+    const gw_step_config config = config_of(comm);
+    gw_why why = {""};
+    gw_feedback_told told;
+    steps_open(s, &config, layers, LAYERS);
+    steps_agree(s);
+    steps_run(s, 1);
+    const gw_feedback_blob saved = steps_save(s);
+    steps_open(resumed, &config, layers, LAYERS);
+    refused_or_die(resumed, comm->ranks, &saved);
+    steps_agree(resumed);
+    gw_step_set_number(resumed->step, gw_step_number(s->step)); /* needs an agree again */
+    refused_or_die(resumed, comm->ranks, &saved);
+    steps_agree(resumed);
+    RANK_OK(gw_feedback_load(gw_step_feedback(resumed->step), comm->ranks, &saved, 1, &told, &why),
+            why.text);
+    RANK_TRUE(told.adopted == 0 && told.at_zero == 0, told.text);
+    steps_run(s, 2);
+    steps_run(resumed, 2);
+    same_or_die(s, resumed, "a resumed run goes another way");
+    release(saved);
+    steps_close(resumed);
+    steps_close(s);
+}
+
+static void residuals_are_not_loaded_before_they_have_a_place(void **state)
+{
+    (void)state;
+    run(4, 2, 0, early_main);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -286,6 +335,7 @@ int main(void)
         cmocka_unit_test(an_infinity_leaves_no_trace),
         cmocka_unit_test(new_plans_lose_nothing),
         cmocka_unit_test(a_resumed_run_goes_on_bit_for_bit),
+        cmocka_unit_test(residuals_are_not_loaded_before_they_have_a_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

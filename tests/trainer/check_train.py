@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
-"""`gradwire train` as its user has it: check_train.py CASE GRADWIRE [GRADWIRE_MPI]
+"""`gradwire train` as its user has it: check_train.py CASE GRADWIRE [GRADWIRE_MPI [FLIP]]
 
-Cases: resume, before, interrupt, disk, compare, plan, metrics, mpi, control. Runs are killed at lines they print and files they make, never by the clock.
+Cases: resume, before, interrupt, disk, compare, plan, metrics, mpi, speaks, control. Runs are killed at lines they print and files they make, never by the clock.
 """
 
 import glob
@@ -10,6 +10,7 @@ import math
 import os
 import pathlib
 import random
+import re
 import resource
 import shutil
 import signal
@@ -24,7 +25,10 @@ import run_oracle
 import small
 
 STEPS = 40
-GRADWIRE, MPI = (pathlib.Path(p).resolve() for p in (*sys.argv[2:4], "none")[:2])
+GRADWIRE, MPI, FLIP = (pathlib.Path(p).resolve() for p in (*sys.argv[2:5], "none", "none")[:3])
+# codec, from which rank to which, least bytes, and which of these messages: agreement before the run, groups, plans, gradients, the end
+FLIPS = [("natural:bits=8", 0, 1, 1, 0), ("natural:bits=8", 1, 0, 1, 8), ("natural:bits=8", 2, 1, 1, 30), ("natural:bits=8", 1, 2, 5000, 5),
+         ("natural:bits=8", 2, 0, 5000, 9), ("dense", 0, 2, 20000, 3), ("dense", 1, 0, 1, 70), ("lowrank:rank=2", 0, 1, 300, 7)]
 
 
 def command(images, *more):
@@ -513,6 +517,27 @@ def case_mpi(work, images):
     assert cluster["nodes"] * cluster["ranks_per_node"] == 2 and "mpi, 2 ranks" in cluster["measured_by"], cluster["measured_by"]
     said = run(*line, "--out", images / "train-labels-idx1-ubyte.gz" / "run", "-q", status=1, env=environment)
     assert said.stderr.count("Not a directory") == 1, said.stderr
+
+
+def case_speaks(work, images):
+    """One bit of one message changes: the rank that sees it says so, and rank 0, before the job ends."""
+    start_ranks = launcher(MPI)
+    if not start_ranks:
+        print("skip: no launcher for", MPI)
+        sys.exit(77)
+    for i, (spec, sender, found, least, at) in enumerate(FLIPS):
+        line = [*start_ranks, "-n", "3", "env", f"LD_PRELOAD={FLIP}", f"FLIP_FROM={sender}", f"FLIP_TO={found}", f"FLIP_LEAST={least}",
+                f"FLIP_AT={at}", MPI, *command(images)[1:], "-c", spec, "--steps", 6, "--checkpoint", 3, "--out", work / f"speaks-{i}", "-q"]
+        line[line.index("--ranks"):line.index("--ranks") + 2] = []
+        done = subprocess.run([str(c) for c in line], capture_output=True, text=True, timeout=60)
+        case = f"{FLIPS[i]}: exit {done.returncode}\n{done.stderr}"
+        assert "flip: " in done.stderr, f"nothing was flipped: {case}"
+        assert done.returncode not in (0, 124), case
+        lines = re.findall(r"^gradwire: train: (?:rank (\d+): )?(.*)$", done.stderr, re.M)
+        said = {int(rank or 0): words for rank, words in lines}
+        assert "changed" in said.get(found, ""), f"rank {found} did not say what it saw: {case}"
+        assert "changed" in said.get(0, ""), f"rank 0 did not say why: {case}"
+        assert len(lines) == len(said), f"said twice: {case}"
 
 
 def case_control(work, images):
