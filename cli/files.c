@@ -182,14 +182,17 @@ static bool write_pieces(int file, const struct iovec *pieces, size_t n)
     return true;
 }
 
-/* What to rename to: the file a link points to, not the link. Anything that is there and is not a
- * regular file is refused, since a rename would put a file in place of a device. malloc'd. */
-static char *resolve(const char *path, char *why)
+/* What to rename to: of a link that is followed the file it points to. Anything else that is there and
+ * is not a regular file is refused, since a rename would put a file in place of a device. malloc'd. */
+static char *resolve(const char *path, bool follow, char *why)
 {
     struct stat stat_of;
     (void)snprintf(why, GW_CLI_FILE_WHY, "out of memory");
     if (lstat(path, &stat_of) != 0) {
         return strdup(path); /* it is new */
+    }
+    if (S_ISLNK(stat_of.st_mode) && !follow) {
+        return strdup(path);
     }
     char *target = S_ISLNK(stat_of.st_mode) ? realpath(path, NULL) : strdup(path);
     if (!target || lstat(target, &stat_of) != 0) {
@@ -269,14 +272,15 @@ static bool fill(int file, const struct iovec *pieces, size_t n, bool durable)
     return fine;
 }
 
-bool gw_cli_file_put(const char *path, const struct iovec *pieces, size_t n, bool durable,
+bool gw_cli_file_put(const char *path, const struct iovec *pieces, size_t n, unsigned flags,
                      char *why)
 {
+    const bool durable = (flags & GW_CLI_DURABLE) != 0;
     if (gw_cli_is_stream(path)) {
         return (fflush(stdout) == 0 && write_pieces(STDOUT_FILENO, pieces, n)) ||
                fail(why, "cannot write");
     }
-    char *target = resolve(path, why), *temporary = NULL;
+    char *target = resolve(path, (flags & GW_CLI_FOLLOW) != 0, why), *temporary = NULL;
     const int file = target ? gw_cli_file_temporary(target, &temporary, why) : -1;
     bool fine = file >= 0;
     if (fine && !(fill(file, pieces, n, durable) && rename(temporary, target) == 0)) {
@@ -294,7 +298,7 @@ bool gw_cli_file_put(const char *path, const struct iovec *pieces, size_t n, boo
 bool gw_cli_file_write(const char *path, const struct iovec *pieces, size_t n)
 {
     char why[GW_CLI_FILE_WHY];
-    const bool fine = gw_cli_file_put(path, pieces, n, true, why);
+    const bool fine = gw_cli_file_put(path, pieces, n, GW_CLI_DURABLE | GW_CLI_FOLLOW, why);
     if (!fine) {
         gw_cli_error("%s: %s", path, why);
     }

@@ -23,13 +23,17 @@ bool gw_cli_file_get(const char *path, gw_cli_bytes *out, char *why);
 bool gw_cli_file_read(const char *path, gw_cli_bytes *out);
 void gw_cli_bytes_free(gw_cli_bytes *bytes);
 
+enum {
+    GW_CLI_DURABLE = 1, /* the file is on the disk before it is renamed, its folder afterwards */
+    GW_CLI_FOLLOW = 2   /* a link stays one: what it points to is replaced; else the link is */
+};
+
 /* Writes the pieces one after the other into a temporary file beside `path` and renames it: the file
- * is there whole, or after an error as it was before. Nobody can guess the temporary's name. A link
- * stays one: what it points to is replaced. `durable`: the file is on the disk before it is renamed.
- * "-": to standard output. `why` as above. */
-bool gw_cli_file_put(const char *path, const struct iovec *pieces, size_t n, bool durable,
+ * is there whole, or after an error as it was before. Nobody can guess the temporary's name. "-": to
+ * standard output. `flags` as above, `why` as of gw_cli_file_get. */
+bool gw_cli_file_put(const char *path, const struct iovec *pieces, size_t n, unsigned flags,
                      char *why);
-/* The same, durable, and prints the error. */
+/* The same with both flags, and prints the error. */
 bool gw_cli_file_write(const char *path, const struct iovec *pieces, size_t n);
 /* Makes and opens a file beside `path` that nobody has; *name is malloc'd. -1: as above. */
 int gw_cli_file_temporary(const char *path, char **name, char *why);

@@ -120,7 +120,8 @@ gw_status gw_cli_file_save(const char *path, const void *bytes, size_t size, gw_
 {
     char reason[GW_CLI_FILE_WHY];
     const struct iovec whole = {(void *)bytes, size};
-    return gw_cli_file_put(path, &whole, 1, true, reason) ? GW_OK : said(why, path, reason);
+    return gw_cli_file_put(path, &whole, 1, GW_CLI_DURABLE, reason) ? GW_OK
+                                                                    : said(why, path, reason);
 }
 
 gw_status gw_cli_file_probe(const char *folder, size_t size, gw_why *why)

@@ -19,7 +19,7 @@ gw_status gw_cli_folder_remove(const char *path, gw_why *why);
 /* What a rename left is on the disk. */
 gw_status gw_cli_folder_sync(const char *path, gw_why *why);
 
-/* gw_cli_file_put, durable. */
+/* gw_cli_file_put, durable. A link that was planted is replaced, not followed. */
 gw_status gw_cli_file_save(const char *path, const void *bytes, size_t size, gw_why *why);
 /* Whether the folder takes a file of `size` bytes; it is gone afterwards. */
 gw_status gw_cli_file_probe(const char *folder, size_t size, gw_why *why);

@@ -172,8 +172,9 @@ static gw_status replace(const gw_cli_metrics *m, const gw_cli_run *run, gw_why 
     if (to) {
         gw_cli_metrics_print(run, to);
     }
-    const bool fine = to && fclose(to) == 0 &&
-                      gw_cli_file_put(m->path, &(struct iovec){text, size}, 1, false, reason);
+    const bool fine =
+        to && fclose(to) == 0 &&
+        gw_cli_file_put(m->path, &(struct iovec){text, size}, 1, GW_CLI_FOLLOW, reason);
     free(text);
     return fine ? GW_OK : gw_cli_train_fail(why, GW_ERR_SYSTEM, "%.110s: %.130s", m->path, reason);
 }

@@ -47,10 +47,10 @@ int __wrap_fsync(int file)
 
 #define TAKEN "out.00000000.tmp" /* what `which` 0 makes of "out" */
 
-static bool put(const char *text, bool durable, char *why)
+static bool put(const char *text, unsigned flags, char *why)
 {
     const struct iovec pieces[2] = {{(void *)text, 2}, {(void *)(text + 2), strlen(text) - 2}};
-    return gw_cli_file_put("out", pieces, 2, durable, why);
+    return gw_cli_file_put("out", pieces, 2, flags, why);
 }
 
 static void must_hold(const char *path, const char *text)
@@ -95,7 +95,7 @@ static void a_stale_temporary_blocks_nothing(void **state)
     char why[GW_CLI_FILE_WHY] = "";
     make(TAKEN, "stale");
     world.same = 5;
-    CHECK(put("whole", true, why), "%s", why);
+    CHECK(put("whole", GW_CLI_DURABLE, why), "%s", why);
     assert_int_equal(world.asked, 6);
     must_hold("out", "whole");
     must_hold(TAKEN, "stale");
@@ -108,9 +108,25 @@ static void a_planted_link_is_not_followed(void **state)
     make("victim", "untouched");
     assert_int_equal(symlink("victim", TAKEN), 0);
     world.same = 1;
-    CHECK(put("whole", true, why), "%s", why);
+    CHECK(put("whole", GW_CLI_DURABLE, why), "%s", why);
     must_hold("out", "whole");
     must_hold("victim", "untouched");
+}
+
+static void links_are_followed_where_asked(void **state)
+{
+    (void)state;
+    char why[GW_CLI_FILE_WHY] = "";
+    struct stat link;
+    make("victim", "before");
+    assert_int_equal(symlink("victim", "out"), 0);
+    CHECK(put("after", GW_CLI_FOLLOW, why), "%s", why);
+    must_hold("victim", "after");
+    assert_true(lstat("out", &link) == 0 && S_ISLNK(link.st_mode));
+    CHECK(put("other", GW_CLI_DURABLE, why), "%s", why);
+    must_hold("victim", "after");
+    must_hold("out", "other");
+    assert_true(lstat("out", &link) == 0 && S_ISREG(link.st_mode));
 }
 
 static void a_name_that_stays_taken_is_named(void **state)
@@ -120,7 +136,7 @@ static void a_name_that_stays_taken_is_named(void **state)
     make("out", "before");
     make(TAKEN, "stale");
     world.same = 1 << 20;
-    assert_false(put("whole", true, why));
+    assert_false(put("whole", GW_CLI_DURABLE, why));
     assert_string_equal(why, "cannot write: '" TAKEN "' is in the way");
     assert_in_range(world.asked, 2, 1000);
     must_hold("out", "before");
@@ -130,9 +146,9 @@ static void a_durable_file_is_synced_with_its_folder(void **state)
 {
     (void)state;
     char why[GW_CLI_FILE_WHY] = "";
-    assert_true(put("whole", true, why));
+    assert_true(put("whole", GW_CLI_DURABLE, why));
     assert_int_equal(world.synced, 2);
-    assert_true(put("again", false, why));
+    assert_true(put("again", 0, why));
     assert_int_equal(world.synced, 2);
     must_hold("out", "again");
 }
@@ -164,6 +180,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_setup_teardown(a_stale_temporary_blocks_nothing, enter, leave),
         cmocka_unit_test_setup_teardown(a_planted_link_is_not_followed, enter, leave),
+        cmocka_unit_test_setup_teardown(links_are_followed_where_asked, enter, leave),
         cmocka_unit_test_setup_teardown(a_name_that_stays_taken_is_named, enter, leave),
         cmocka_unit_test_setup_teardown(a_durable_file_is_synced_with_its_folder, enter, leave),
         cmocka_unit_test_setup_teardown(a_file_that_becomes_shorter_is_refused, enter, leave),
