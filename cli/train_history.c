@@ -100,6 +100,7 @@ gw_status gw_cli_history_begin(gw_cli_run *run, gw_why *why)
     }
     free(text);
     if (status == GW_OK) {
+        run->history = true;
         gw_cli_run_drop(run);
     }
     return status;
@@ -141,6 +142,9 @@ gw_status gw_cli_history_append(gw_cli_run *run, bool durable, gw_why *why)
 {
     char path[GW_CLI_RUN_PATH], *text = NULL;
     size_t size = 0;
+    if (!run->history) {
+        return GW_OK; /* a run that fails as it is resumed leaves the file alone */
+    }
     gw_status status = path_of(run, path, why);
     if (status == GW_OK) {
         status = print_new(run, &text, &size, why);

@@ -92,9 +92,9 @@ FAULTS = [
     (2, "of several checkpoints one counts", "src/feedback/load.c", "l->sources[found++] = theirs->records[j].numbers;",
      "l->sources[0] = theirs->records[j].numbers, found = 1;", "feedback_lost"),
     (5, "a frame decodes to any size", "src/wire/frame.c", "return expanded <= limit", "return expanded / 4 <= limit", "wire_frame"),
-    (7, "residuals are loaded before they have a place", "src/feedback/load.c", "if (store->ready != NULL && !*store->ready) {",
+    (2, "residuals are loaded before they have a place", "src/feedback/load.c", "if (store->ready != NULL && !*store->ready) {",
      "if (0 && store->ready != NULL) {", "step_state"),
-    (7, "a timeout names no rank", "src/step/run.c", "gw_task_waits_for(s, &s->tasks[lane->task], what, size);",
+    (6, "a timeout names no rank", "src/step/run.c", "gw_task_waits_for(s, &s->tasks[lane->task], what, size);",
      "(void)size;", "step_faults"),
 ]
 
