@@ -29,7 +29,7 @@ typedef enum gw_status {
     GW_ERR_STATE = -5,       /* a call at the wrong moment: begun twice, not begun, retired */
     GW_ERR_MEMORY = -10,     /* an allocation failed */
     GW_ERR_WORKSPACE = -11,  /* the workspace is smaller than gw_codec_workspace said */
-    GW_ERR_CAPACITY = -12,   /* the output buffer is too small */
+    GW_ERR_CAPACITY = -12,   /* the output buffer, or what the caller allows, is too small */
     GW_ERR_CORRUPT = -20,    /* bytes that no encoder writes */
     GW_ERR_CHECKSUM = -21,   /* bytes were changed on their way */
     GW_ERR_VERSION = -22,    /* a frame of a wire version this library does not know */
