@@ -10,6 +10,7 @@
 uint64_t gw_hash(const void *bytes, size_t size, uint64_t seed);
 /* The same by wider loops. */
 uint64_t gw_hash_avx2(const void *bytes, size_t size, uint64_t seed);
+uint64_t gw_hash_avx512(const void *bytes, size_t size, uint64_t seed);
 
 /* Adds a block's hash to those of the blocks before it. The order of blocks counts. */
 static inline uint64_t gw_hash_chain(uint64_t chain, uint64_t block)

@@ -55,9 +55,8 @@ static gw_status post_scatter(gw_exchange *x, const gw_move *m, gw_why *why)
         x->messages.size[i] = i != own ? mine : 0;
         x->messages.at[i] = i * mine;
     }
-    const gw_status status =
-        post_alltoall(x, m, place(x, m->before.range.first), x->next.bytes, why);
-    for (uint32_t i = 0; i < m->group.size && !x->stay.inside; i++) { /* while it is on its way */
+    /* hashed before they are sent: who copies them then finds them in cache */
+    for (uint32_t i = 0; i < m->group.size && !x->stay.inside; i++) {
         const gw_range piece = piece_of(x, m, m->before.range, i);
         if (i != own) {
             *seal_at(x->seals.sent, i, GW_SEAL_PARTS) =
@@ -65,7 +64,7 @@ static gw_status post_scatter(gw_exchange *x, const gw_move *m, gw_why *why)
             *seal_at(x->seals.found, i, GW_SEAL_PARTS) = x->seals.key;
         }
     }
-    return status;
+    return post_alltoall(x, m, place(x, m->before.range.first), x->next.bytes, why);
 }
 
 /* 1: a number is not finite. *seal: of the sums. */
