@@ -47,6 +47,7 @@ struct gw_feedback {
     gw_store_slot *slots;
     size_t n_slots, room_slots, n_free; /* n_free: of n_slots, those to be used again */
     const gw_convert *convert;
+    gw_why refused; /* why nothing is saved; "": it is */
 };
 
 /* r of zeros, and after if asked for. */

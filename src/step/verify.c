@@ -218,6 +218,7 @@ static gw_status fail(gw_step *s, gw_status status, const gw_why *reason, gw_why
     const int alike = status == GW_ERR_CHECKSUM || status == GW_ERR_DISAGREE;
     gw_why before = {""};
     if (gw_step_failure(s, &before) == GW_OK && alike) {
+        gw_feedback_refuse_saving(s->store, reason->text);
         (void)pthread_mutex_lock(&s->lock);
         s->status = status;
         s->why = *reason;
