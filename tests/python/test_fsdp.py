@@ -129,6 +129,7 @@ def resume(rank, n):
                 gradwire.attach(model, spec, dense_below=0, residual=residual, quiet=True)
                 gradwire.load_state_dict(state)
         assert torch.equal(wanted, whole(model)), spec
+        ranks.raises(gradwire.GradwireError, lambda: gradwire.verify(model), "no two ranks have the same shard")
         gradwire.detach(model)
 
 
