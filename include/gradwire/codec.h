@@ -132,6 +132,12 @@ typedef struct gw_payload {
 GW_API gw_status gw_decode_sum(const gw_params *params, const gw_exec *exec,
                                const gw_payload *payloads, size_t n, uint32_t divisor,
                                gw_tensor *out, int *finite, gw_why *why);
+/* The same, and adds a hash of what it writes to *hash while it is in cache. `key` says what the tensor is, `first` the
+ * index of its first element. Ranks that write the same numbers add the same. */
+GW_API gw_status gw_decode_sum_hashed(const gw_params *params, const gw_exec *exec,
+                                      const gw_payload *payloads, size_t n, uint32_t divisor,
+                                      gw_tensor *out, int *finite, uint64_t key, uint64_t first,
+                                      uint64_t *hash, gw_why *why);
 
 #ifdef __cplusplus
 }

@@ -26,6 +26,8 @@ typedef struct gw_lane {
      * of the exchange, from 0. Ranks must post on such groups in one order. */
     int (*may_post)(void *owner, uint32_t post);
     void *owner;
+    /* of exchanges with config.hashed in a device's memory: one sum a tensor, which an exchange adds its hash to */
+    uint64_t *hashes;
 } gw_lane;
 
 typedef struct gw_exchange gw_exchange;
@@ -51,6 +53,9 @@ typedef struct gw_exchange_config {
     /* 1, with a place: the lane has groups of a device's memory. Sums of numbers are then made on the device, and payloads
      * that are encoded and decoded there stay there; messages of all else are the host's. On all ranks alike. */
     int device_comm;
+    /* 1: the exchange hashes its result while it writes it. Ranks with the same result get the same hash. Not with
+     * `sharded`. */
+    int hashed;
     /* NULL, or the exchange of the same tensor and piece whose place this one takes: residuals of the same encode
      * points and elements stay where they are, and what the codecs' states have in common goes on. It can only be
      * destroyed from then on, with `retire`. */
@@ -69,6 +74,8 @@ typedef struct gw_exchange_stats {
     /* When each move of the route began and ended on this rank, by a clock that only goes on (CLOCK_MONOTONIC);
      * of moves that are repeated (rounds.h) the last time; 0: this rank has no part in it. */
     double began[GW_ROUTE_MAX_STEPS], ended[GW_ROUTE_MAX_STEPS];
+    uint64_t
+        hash; /* of the result, with config.hashed; 0 in a device's memory: see gw_lane.hashes */
 } gw_exchange_stats;
 
 GW_API gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out,

@@ -177,6 +177,13 @@ GW_API gw_status gw_cuda_copy(gw_cuda_place at, void *stream, void *to, const vo
                               size_t bytes, gw_why *why);
 GW_API gw_status gw_cuda_clear(gw_cuda_place at, void *stream, void *to, size_t bytes, gw_why *why);
 
+/* Adds a hash of `n` numbers of 2 or 4 bytes each (`width`) at `numbers` to *sum, both in device memory, behind what
+ * `stream` was given. `key` says what the numbers are, `first` the index of the first one. The sum of a tensor's pieces is
+ * the tensor's hash, in any order. */
+GW_API gw_status gw_cuda_hash(gw_cuda_place at, void *stream, const void *numbers, size_t n,
+                              size_t width, uint64_t key, uint64_t first, uint64_t *sum,
+                              gw_why *why);
+
 /* ---- payloads that go from device to device ---- */
 
 /* What stands in front of such a payload, as the host cannot look at it on its way: how long it is, and whose. */

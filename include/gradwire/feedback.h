@@ -109,6 +109,9 @@ GW_API gw_status gw_feedback_scale(gw_feedback *store, double factor, gw_why *wh
 GW_API gw_status gw_feedback_save_bytes(const gw_feedback *store, size_t *bytes, gw_why *why);
 GW_API gw_status gw_feedback_save(const gw_feedback *store, void *buffer, size_t capacity,
                                   size_t *written, gw_why *why);
+/* From now on save is GW_ERR_STATE, with this reason; NULL: it works again. A step calls it when it fails: what a rank
+ * saved then would not belong to what others have saved. */
+GW_API void gw_feedback_refuse_saving(gw_feedback *store, const char *reason);
 
 /* What a checkpoint says of itself. */
 typedef struct gw_feedback_info {

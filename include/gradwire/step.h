@@ -18,6 +18,10 @@ typedef struct gw_step gw_step;
 
 enum { GW_STEP_MAX_LANES = 16, GW_STEP_MAX_LAYERS = 1 << 18 };
 
+/* For gw_step_config.verify_every. */
+enum { GW_STEP_VERIFY_USUAL = 50 };
+#define GW_STEP_VERIFY_NEVER UINT32_MAX
+
 typedef struct gw_step_config {
     gw_comm *comm; /* all ranks; not closed by destroy */
     uint64_t seed; /* of the random numbers */
@@ -46,6 +50,10 @@ typedef struct gw_step_config {
      * encoded and decoded @gpu, and sums of numbers, then go from device to device and never see the host. Bits are the
      * same. Not closed by destroy; it and groups split from it are nobody else's to call until then. */
     gw_comm *device_comm;
+    /* Each rank hashes every mean while it writes it. Ranks compare these running hashes after every step whose number is
+     * a multiple of this, after the first step behind an agree, and in gw_step_verify. 0: 50. GW_STEP_VERIFY_NEVER: means
+     * are neither hashed nor compared. Steps with `sharded` never are: no two ranks have the same piece. docs/trust.md */
+    uint32_t verify_every;
 } gw_step_config;
 
 /* Called by all ranks, with the same seed, lanes, piece, fuse_below and ranks_per_node, all or none with a device_comm: else GW_ERR_DISAGREE, and
@@ -101,6 +109,11 @@ GW_API gw_status gw_step_wait_layers(gw_step *step, const uint32_t *layers, size
 /* Returns when every layer has arrived, or the step has failed. After a failure gradients may be half
  * written, residuals are those of the last good step, and the step can only be destroyed. */
 GW_API gw_status gw_step_wait(gw_step *step, gw_step_result *result, gw_why *why);
+
+/* Called by all ranks between steps: compares the hashes of the means since the last comparison. Ranks that differ are
+ * GW_ERR_CHECKSUM on every rank, with the first such layer and the ranks; the step has then failed. GW_ERR_UNSUPPORTED
+ * with `sharded`, GW_ERR_STATE with GW_STEP_VERIFY_NEVER, in the middle of a step, or before agree. */
+GW_API gw_status gw_step_verify(gw_step *step, gw_why *why);
 
 /* Of the last time that the layer arrived. Seconds count from the step's first post. */
 typedef struct gw_layer_stats {

@@ -16,11 +16,11 @@ import torch.distributed as dist
 from . import plan as _plan
 from . import state as _state
 from .groups import gather, say_together
-from .library import GradwireError, version
+from .library import VERIFY_NEVER, GradwireError, version
 from .session import Session, spare_threads
 
 __all__ = ["GradwireError", "attach", "detach", "load_state_dict", "profile", "state_dict", "stats", "summary", "tell_loss",
-           "version"]
+           "verify", "version"]
 
 _attached = []  # in the order of attach
 
@@ -37,7 +37,7 @@ def _unwrap(model):
 
 def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=16384, seed=0, timeout=1800.0, lanes=0,
            threads=0, piece=1 << 21, scaler=None, residual=None, replicas=None, writer=None, quiet=False,
-           payloads="host"):
+           payloads="host", verify_every=50):
     """From now on the model's gradients go through gradwire. All ranks call it, with the same arguments.
 
     what         a codec ("natural:bits=8", "adacomp", "dense", ...), a plan file (.json), "adapt/dither:bits=4": every layer its
@@ -56,11 +56,13 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
     writer       a SummaryWriter of TensorBoard's
     payloads     of DDP on CUDA devices: "host": payloads go through host memory and gloo; "nccl": what is coded on the device, and
                  sums, go from device to device by NCCL, one rank a device
+    verify_every steps after which ranks compare hashes of the means they have had (docs/trust.md); None: never, and nothing is hashed
     """
     model = _unwrap(model)
     if any(a.model is model for a in _attached):
         raise GradwireError("this model is attached already: detach it first")
-    options = dict(seed=seed, timeout=datetime.timedelta(seconds=timeout), lanes=lanes, threads=threads, piece=piece)
+    options = dict(seed=seed, timeout=datetime.timedelta(seconds=timeout), lanes=lanes, threads=threads, piece=piece,
+                   verify_every=VERIFY_NEVER if verify_every is None else int(verify_every))
     if hasattr(model, "set_custom_reduce_scatter"):
         from . import fsdp
 
@@ -134,10 +136,16 @@ def detach(model=None):
     attached.session.close()
 
 
+def verify(model=None):
+    """All ranks, between steps: raises on every rank if replicas have had different means since they were last compared, with the first
+    layer that differs and the ranks. Ranks also compare by themselves: verify_every of attach. docs/trust.md"""
+    _find(model).session.verify()
+
+
 # ---- state ----
 
 def state_dict(model=None):
-    """Residuals and step number of this rank, by parameter name. Every rank saves its own."""
+    """Residuals and step number of this rank, by parameter name. Every rank saves its own. Refused once a step has failed."""
     session = _find(model).session
     state = {"format": "gradwire.state/1", "world": session.ranks, "rank": session.rank, "step": session.number,
              "residuals": session.save()}

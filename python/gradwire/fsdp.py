@@ -215,6 +215,12 @@ class Fsdp:
     def save(self):
         return [(session.number, session.save()) for session in self._sessions]
 
+    def verify(self):
+        if not self._sums:
+            raise GradwireError("no two ranks have the same shard: there is nothing to compare without replicas=")
+        for all_reduce in self._sums:
+            all_reduce.session.verify()
+
     def check_world(self, world):
         if world != self.ranks:
             raise GradwireError(f"saved by {world} ranks, loaded by {self.ranks}: shards of residuals cannot be dealt out anew yet")

@@ -4,14 +4,16 @@ These are made once, and lent to one attached model after the other: torch keeps
 rank and threads. A message finds its receive by order alone, so that only groups come back on which every message has arrived.
 """
 
+import hashlib
+import pickle
 import socket
 import weakref
 
 import torch.distributed as dist
 
-from .library import GradwireError, lib, version
+from .library import ERR_CHECKSUM, GradwireError, lib, version
 
-MESSAGES = 2  # counts how they were told apart and cut so far: ranks that do it differently would wait for each other
+MESSAGES = 3  # counts how they were told apart and cut so far: ranks that do it differently would wait for each other
 _numbers = {}  # of what was made of the same ranks so far
 _idle = weakref.WeakKeyDictionary()  # lines that came back, by job (its default group), by ranks and timeout, by name
 
@@ -31,10 +33,24 @@ def job_store():
     return dist.distributed_c10d._get_default_store()
 
 
+def _sealed(rank, value):
+    said = pickle.dumps(value)
+    return said, hashlib.blake2b(said + b"%d" % rank, digest_size=8).digest()
+
+
 def gather(group, value):
-    """Everyone's value, in rank order."""
+    """Everyone's value, in rank order. A hash goes with each: these messages are torch's, which has no seals."""
     values = [None] * dist.get_world_size(group)
-    dist.all_gather_object(values, value, group=group)
+    try:
+        dist.all_gather_object(values, _sealed(dist.get_rank(group), value), group=group)
+    except (pickle.UnpicklingError, EOFError, AttributeError, ImportError, IndexError, UnicodeDecodeError) as error:
+        raise GradwireError(f"what a rank says of itself was changed on its way to rank {dist.get_rank(group)}: {error}", ERR_CHECKSUM) from None
+    for rank, sealed in enumerate(values):
+        said, seal = sealed if isinstance(sealed, tuple) and len(sealed) == 2 else (b"", None)
+        if not isinstance(said, bytes) or seal != hashlib.blake2b(said + b"%d" % rank, digest_size=8).digest():
+            raise GradwireError(f"what rank {rank} says of itself was changed on its way to rank {dist.get_rank(group)}, or that rank "
+                                "has another version of gradwire", ERR_CHECKSUM)
+        values[rank] = pickle.loads(said)
     return values
 
 

@@ -9,7 +9,8 @@ import pathlib
 from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int, c_size_t
 from ctypes import c_uint32, c_uint64, c_uint8, c_void_p
 
-OK, ERR_STATE, ERR_TIMEOUT, ERR_PEER, ERR_DISAGREE = 0, -5, -30, -31, -32
+OK, ERR_UNSUPPORTED, ERR_STATE, ERR_CHECKSUM, ERR_TIMEOUT, ERR_PEER, ERR_DISAGREE = 0, -2, -5, -21, -30, -31, -32
+VERIFY_NEVER = 0xFFFFFFFF  # GW_STEP_VERIFY_NEVER
 F32, F16, BF16 = 1, 2, 3
 FLAG_UNBIASED, FLAG_WANTS_FEEDBACK, FLAG_ROUNDS = 2, 16, 32
 
@@ -47,7 +48,8 @@ class StepConfig(Structure):
     _fields_ = [("comm", c_void_p), ("seed", c_uint64), ("piece", c_uint64), ("fuse_below", c_uint64),
                 ("timeout", c_double), ("ranks_per_node", c_uint32), ("lanes", c_uint32), ("threads", c_uint32),
                 ("isa", c_int), ("own_thread", c_int), ("sum", c_int), ("measure_error", c_int),
-                ("all_or_nothing", c_int), ("sharded", c_int), ("place", Place), ("device_comm", c_void_p)]
+                ("all_or_nothing", c_int), ("sharded", c_int), ("place", Place), ("device_comm", c_void_p),
+                ("verify_every", c_uint32)]
 
 
 class CommTable(Structure):
@@ -151,6 +153,7 @@ _SIGNATURES = {
     "gw_step_post_after": (c_int, [c_void_p, c_uint32, POINTER(Tensor), c_void_p, _why]),
     "gw_step_wait_layers": (c_int, [c_void_p, POINTER(c_uint32), c_size_t, _why]),
     "gw_step_wait": (c_int, [c_void_p, POINTER(StepResult), _why]),
+    "gw_step_verify": (c_int, [c_void_p, _why]),
     "gw_step_stats": (c_int, [c_void_p, c_uint32, POINTER(LayerStats)]),
     "gw_step_planned": (c_int, [c_void_p, c_uint32, POINTER(Params), POINTER(Route)]),
     "gw_adapt_spec_parse": (c_int, [c_char_p, POINTER(AdaptSpec), _why]),

@@ -13,7 +13,7 @@ import torch.distributed as dist
 from .carrier import REST, Carrier
 from .device import join_nccl
 from .groups import backend_of, borrow, job_store, new_name, ranks_of, say_together
-from .library import BF16, ERR_TIMEOUT, F16, F32, GradwireError, AutoDecision, Blob, Decision, LayerStats, Params, Place, Route, StepConfig, StepResult
+from .library import BF16, ERR_STATE, ERR_TIMEOUT, ERR_UNSUPPORTED, F16, F32, GradwireError, AutoDecision, Blob, Decision, LayerStats, Params, Place, Route, StepConfig, StepResult
 from .library import Tensor, Told, Why, check, lib, parse_params, parse_route, print_params
 from .state import heirs
 
@@ -70,7 +70,7 @@ class Session:
     """Layers are told apart by number: their place in `layers`, which is the order of the wire at first."""
 
     def __init__(self, layers, group, *, seed, timeout, lanes, threads, piece, fuse_below, scaler=None, measure_error=False,
-                 sharded=False, total=False, carrier=None, device=None, chooser=None, spec=None, payloads="host"):
+                 sharded=False, total=False, verify_every=0, carrier=None, device=None, chooser=None, spec=None, payloads="host"):
         self.layers, self.scaler, self.totals = layers, scaler, Totals()
         self.device, self._pinned = device, {}  # pinned: of gradients on a device that are coded here, by layer
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
@@ -84,7 +84,7 @@ class Session:
         config = StepConfig(comm=self._carrier.comm, seed=seed, piece=piece, fuse_below=fuse_below,
                             timeout=timeout.total_seconds(), ranks_per_node=self._carrier.ranks_per_node, lanes=lanes, threads=threads,
                             own_thread=1, sum=int(total), measure_error=int(measure_error),
-                            all_or_nothing=int(scaler is not None), sharded=int(sharded))
+                            all_or_nothing=int(scaler is not None), sharded=int(sharded), verify_every=verify_every)
         if device is not None and device.cuda is not None:
             config.place = Place(device.cuda, device.index)
         why, self._device_comm = Why(), None
@@ -265,6 +265,18 @@ class Session:
         for call in self.on_step:
             call(result)
 
+    def verify(self):
+        """All ranks, between steps: have all of them had the same means?"""
+        self._live()
+        why, self._between = Why(), False
+        try:
+            check(lib.gw_step_verify(self._step, byref(why)), why)
+        except GradwireError as error:
+            if error.status not in (ERR_STATE, ERR_UNSUPPORTED):
+                self._error = self._named(error)
+            raise
+        self._between = True
+
     def run(self, addresses):
         """A whole step at once: addresses of all layers, in order."""
         self.open()
@@ -291,6 +303,7 @@ class Session:
         return lib.gw_step_number(self._step)
 
     def save(self):
+        self._live()
         why, size = Why(), c_size_t()
         check(lib.gw_feedback_save_bytes(self._feedback(), byref(size), byref(why)), why)
         blob = torch.empty(size.value, dtype=torch.uint8)

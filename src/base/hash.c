@@ -8,6 +8,11 @@
 
 uint64_t gw_hash(const void *bytes, size_t size, uint64_t seed)
 {
+#if defined(GW_HAVE_AVX512)
+    if (gw_isa_runs_here(GW_ISA_AVX512)) {
+        return gw_hash_avx512(bytes, size, seed);
+    }
+#endif
 #if defined(GW_HAVE_AVX2)
     if (gw_isa_runs_here(GW_ISA_AVX2)) {
         return gw_hash_avx2(bytes, size, seed);

@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 /* Raised whenever something in this file changes: a library of another version is refused. */
-#define GW_CUDA_TABLE_VERSION 5
+#define GW_CUDA_TABLE_VERSION 6
 #define GW_CUDA_TABLE_SYMBOL  "gw_cuda_library"
 
 /* What all tensors of a call share. The core has checked all of it, and every pointer and size of the lists. */
@@ -69,6 +69,8 @@ typedef struct gw_cuda_runtime {
     gw_status (*clear)(int device, void *stream, void *to, size_t bytes, gw_why *why);
     gw_status (*heads)(int device, void *stream, const gw_cuda_head *head,
                        const gw_cuda_entry *entries, size_t n, int check, gw_why *why);
+    gw_status (*hash)(int device, void *stream, const void *numbers, size_t n, size_t width,
+                      uint64_t key, uint64_t first, uint64_t *sum, gw_why *why);
 } gw_cuda_runtime;
 
 /* What the library exports as gw_cuda_library. */

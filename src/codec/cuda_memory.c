@@ -95,6 +95,13 @@ gw_status gw_cuda_clear(gw_cuda_place at, void *stream, void *to, size_t bytes, 
     CALL(bytes == 0 || to != NULL, clear, stream, to, bytes);
 }
 
+gw_status gw_cuda_hash(gw_cuda_place at, void *stream, const void *numbers, size_t n, size_t width,
+                       uint64_t key, uint64_t first, uint64_t *sum, gw_why *why)
+{
+    const int sound = (n == 0 || numbers != NULL) && sum != NULL && (width == 2 || width == 4);
+    CALL(sound, hash, stream, numbers, n, width, key, first, sum);
+}
+
 static int are_entries(const gw_cuda_head *head, const gw_cuda_entry *entries, size_t n)
 {
     int sound = head != NULL && (entries != NULL || n == 0);

@@ -1,4 +1,5 @@
 /* Memory, streams and events by CUDA's runtime: thin, so that the core can be without it. */
+#include "base/hash.h"
 #include "codec/cuda_block.h"
 
 namespace
@@ -212,11 +213,63 @@ gw_status heads(int device, void *stream, const gw_cuda_head *head, const gw_cud
     }
     return gw_cuda_launched(why, "heads of payloads");
 }
+
+/* ---- hashes ---- */
+
+enum { HASHERS = 256, HASHED = 16 /* numbers a thread */ };
+
+/* Every number is mixed with its place, so that the sum may be made in any order. */
+template <class T>
+__global__ void __launch_bounds__(HASHERS)
+    hash_kernel(const T *numbers, uint64_t n, uint64_t key, uint64_t first, uint64_t *sum)
+{
+    __shared__ unsigned long long of_block;
+    const uint64_t begin = (uint64_t)blockIdx.x * HASHERS * HASHED;
+    uint64_t own = 0;
+    if (threadIdx.x == 0) {
+        of_block = 0;
+    }
+    __syncthreads();
+    for (uint32_t i = 0; i < HASHED; i++) {
+        const uint64_t at = begin + i * HASHERS + threadIdx.x;
+        if (at < n) {
+            own += gw_hash_at(key, first + at, numbers[at]);
+        }
+    }
+    for (int by = 16; by != 0; by /= 2) {
+        own += __shfl_xor_sync(0xFFFFFFFFu, own, by);
+    }
+    if (threadIdx.x % 32 == 0) {
+        atomicAdd(&of_block, (unsigned long long)own);
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        atomicAdd((unsigned long long *)sum, of_block);
+    }
+}
+
+gw_status hash(int device, void *stream, const void *numbers, size_t n, size_t width, uint64_t key,
+               uint64_t first, uint64_t *sum, gw_why *why)
+{
+    const on_device guard(device);
+    const uint32_t blocks = (uint32_t)gw_cuda_ceil_div(n, (uint64_t)HASHERS * HASHED);
+    if (n == 0) {
+        return GW_OK;
+    }
+    if (width == 4) {
+        GW_LAUNCH(hash_kernel<uint32_t>, blocks, HASHERS, 0, stream, (const uint32_t *)numbers, n,
+                  key, first, sum);
+    } else {
+        GW_LAUNCH(hash_kernel<uint16_t>, blocks, HASHERS, 0, stream, (const uint16_t *)numbers, n,
+                  key, first, sum);
+    }
+    return gw_cuda_launched(why, "hash");
+}
 } // namespace
 
 extern "C" {
 extern const gw_cuda_runtime gw_cuda_runtime_calls __attribute__((visibility("hidden")));
 const gw_cuda_runtime gw_cuda_runtime_calls = {
     use,    allocate, give_back, stream_open, stream_close, event_open, event_close, record,
-    follow, done,     wait,      elapsed,     copy,         clear,      heads};
+    follow, done,     wait,      elapsed,     copy,         clear,      heads,       hash};
 }

@@ -2,6 +2,7 @@
  * where one decoding after the other would read and write the sum as many times as there are payloads. The
  * block is summed in a scratch that stays in the first-level cache, and divided on its way to the sum. */
 #include "base/convert.h"
+#include "base/hash.h"
 #include "base/pool.h"
 #include "codec/codec_impl.h"
 
@@ -24,6 +25,8 @@ typedef struct sum {
     uint32_t divisor;
     unsigned parts;
     int bad[GW_POOL_MAX_THREADS]; /* by part */
+    int hashes;
+    uint64_t key, first, hash[GW_POOL_MAX_THREADS]; /* by part */
 } sum;
 
 static size_t least(size_t a, size_t b)
@@ -40,6 +43,20 @@ static int any_bad(const sum *s)
     return bad;
 }
 
+/* A block whose sum is complete: divided, hashed, written. */
+static void write_block(sum *s, unsigned part, float *block, size_t at, size_t m, int past)
+{
+    if (!s->hashes) {
+        s->bad[part] |= s->convert->divide(s->out + at, block, m, s->divisor, past);
+        return;
+    }
+    s->bad[part] |= s->convert->divide(block, block, m, s->divisor, 0);
+    s->hash[part] += gw_hash_at(s->key, s->first + at, gw_hash(block, m * sizeof *block, 0));
+    if (block != s->out + at) {
+        (void)s->convert->divide(s->out + at, block, m, 1, past);
+    }
+}
+
 static void sum_part(void *arg, unsigned index)
 {
     sum *s = arg;
@@ -53,8 +70,7 @@ static void sum_part(void *arg, unsigned index)
             codec->decode(&s->job, (const uint8_t *)s->payloads[i].bytes + from, m,
                           i == 0 ? GW_SET : GW_ADD, block);
         }
-        s->bad[index] |=
-            s->convert->divide(s->out + at, block, m, s->divisor, s->count >= PAST_CACHE);
+        write_block(s, index, block, at, m, s->count >= PAST_CACHE);
     }
 }
 
@@ -83,8 +99,7 @@ static void sum_selected(void *arg, unsigned index)
                                first + i == 0 ? GW_SET : GW_ADD, block);
             }
             if (first + n == s->n) {
-                s->bad[index] |= s->convert->divide(s->out + at, block, m, s->divisor,
-                                                    !here && s->count >= PAST_CACHE);
+                write_block(s, index, block, at, m, !here && s->count >= PAST_CACHE);
             }
         }
     }
@@ -148,8 +163,10 @@ static void cut(sum *s)
     s->parts = s->count == 0 ? 0 : (unsigned)gw_ceil_div(s->count, s->per_part);
 }
 
-gw_status gw_decode_sum(const gw_params *params, const gw_exec *exec, const gw_payload *payloads,
-                        size_t n, uint32_t divisor, gw_tensor *out, int *finite, gw_why *why)
+/* `hash` NULL: none. */
+static gw_status decode_sum(const gw_params *params, const gw_exec *exec,
+                            const gw_payload *payloads, size_t n, uint32_t divisor, gw_tensor *out,
+                            int *finite, uint64_t key, uint64_t first, uint64_t *hash, gw_why *why)
 {
     gw_status status = check(params, payloads, n, divisor, out, finite, why);
     gw_isa isa = GW_ISA_AUTO;
@@ -168,7 +185,10 @@ gw_status gw_decode_sum(const gw_params *params, const gw_exec *exec, const gw_p
              .n = n,
              .count = out->count,
              .out = out->data,
-             .divisor = divisor};
+             .divisor = divisor,
+             .hashes = hash != NULL,
+             .key = key,
+             .first = first};
     status = check_payloads(&s, why);
     if (status != GW_OK) {
         return status;
@@ -176,5 +196,24 @@ gw_status gw_decode_sum(const gw_params *params, const gw_exec *exec, const gw_p
     cut(&s);
     gw_coding_run(&s.job, params->codec->grain != NULL ? sum_part : sum_selected, &s, s.parts);
     *finite = !any_bad(&s);
+    for (unsigned i = 0; i < s.parts && hash != NULL; i++) {
+        *hash += s.hash[i];
+    }
     return GW_OK;
+}
+
+gw_status gw_decode_sum(const gw_params *params, const gw_exec *exec, const gw_payload *payloads,
+                        size_t n, uint32_t divisor, gw_tensor *out, int *finite, gw_why *why)
+{
+    return decode_sum(params, exec, payloads, n, divisor, out, finite, 0, 0, NULL, why);
+}
+
+gw_status gw_decode_sum_hashed(const gw_params *params, const gw_exec *exec,
+                               const gw_payload *payloads, size_t n, uint32_t divisor,
+                               gw_tensor *out, int *finite, uint64_t key, uint64_t first,
+                               uint64_t *hash, gw_why *why)
+{
+    return hash == NULL
+               ? gw_fail(why, GW_ERR_ARG, "nowhere to put the hash")
+               : decode_sum(params, exec, payloads, n, divisor, out, finite, key, first, hash, why);
 }

@@ -118,6 +118,8 @@ gw_status gw_bundle_open(gw_exchange *x, uint32_t piece, gw_why *why)
 gw_status gw_bundle_decode(gw_exchange *x, const gw_move *m, uint32_t divisor, gw_why *why)
 {
     const gw_bundle *b = &x->bundle;
+    const int hashes = x->looked && gw_exchange_hashes_here(x); /* this is the result */
+    x->hashed |= hashes;
     for (uint32_t p = 0; p < b->pieces; p++) {
         const gw_range piece = gw_operand_piece(&m->before, x->program.grain, p);
         gw_tensor out = {x->values + (piece.first - x->program.whole.first), (size_t)piece.count,
@@ -125,8 +127,13 @@ gw_status gw_bundle_decode(gw_exchange *x, const gw_move *m, uint32_t divisor, g
         int finite = 1;
         gw_status status = piece.count != 0 ? gw_bundle_open(x, p, why) : GW_OK;
         if (status == GW_OK && piece.count != 0) {
-            status = gw_decode_sum(&x->config.params, &x->config.exec, x->payloads, b->payloads,
-                                   divisor, &out, &finite, why);
+            const uint64_t first = x->config.first + (piece.first - x->program.whole.first);
+            status = hashes
+                         ? gw_decode_sum_hashed(&x->config.params, &x->config.exec, x->payloads,
+                                                b->payloads, divisor, &out, &finite,
+                                                gw_exchange_hash_key(x), first, &x->stats.hash, why)
+                         : gw_decode_sum(&x->config.params, &x->config.exec, x->payloads,
+                                         b->payloads, divisor, &out, &finite, why);
         }
         if (status != GW_OK) {
             return status;

@@ -55,9 +55,8 @@ static gw_status post_scatter(gw_exchange *x, const gw_move *m, gw_why *why)
         x->messages.size[i] = i != own ? mine : 0;
         x->messages.at[i] = i * mine;
     }
-    const gw_status status =
-        post_alltoall(x, m, place(x, m->before.range.first), x->next.bytes, why);
-    for (uint32_t i = 0; i < m->group.size && !x->stay.inside; i++) { /* while it is on its way */
+    /* hashed before they are sent: who copies them then finds them in cache */
+    for (uint32_t i = 0; i < m->group.size && !x->stay.inside; i++) {
         const gw_range piece = piece_of(x, m, m->before.range, i);
         if (i != own) {
             *seal_at(x->seals.sent, i, GW_SEAL_PARTS) =
@@ -65,7 +64,7 @@ static gw_status post_scatter(gw_exchange *x, const gw_move *m, gw_why *why)
             *seal_at(x->seals.found, i, GW_SEAL_PARTS) = x->seals.key;
         }
     }
-    return status;
+    return post_alltoall(x, m, place(x, m->before.range.first), x->next.bytes, why);
 }
 
 /* 1: a number is not finite. *seal: of the sums. */
@@ -93,7 +92,7 @@ static int sum_here(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t d
             }
         }
         bad |= x->convert->divide(own + at, block, n, divisor, 0);
-        gw_seal_block(x, seal, own + at, n);
+        gw_seal_result(x, seal, own + at, n);
     }
     return bad;
 }
@@ -110,6 +109,7 @@ static gw_status sum_in_order(gw_exchange *x, const gw_move *m, gw_why *why)
     uint64_t seal = 0;
     x->seen_bad = sum_here(x, m, piece, divisor, &seal);
     x->seen = x->divided ? piece : (gw_range){0};
+    *seal_at(x->seals.found, m->group.member, GW_SEAL_RESULT) = seal;
     for (uint32_t i = 0; i < m->group.size; i++) {
         const int goes_there =
             m->step.op == GW_OP_ALLREDUCE || (m->step.op == GW_OP_REDUCE && i == 0);
@@ -192,7 +192,7 @@ static void look_at(gw_exchange *x, uint32_t member, gw_range piece)
         const uint64_t left = piece.count - at;
         const size_t n = left < GW_SEAL_BLOCK ? (size_t)left : GW_SEAL_BLOCK;
         const float *numbers = place(x, piece.first + at);
-        gw_seal_block(x, found, numbers, n);
+        gw_seal_result(x, found, numbers, n);
         x->seen_bad |= x->divided && x->convert->largest(numbers, n) >= GW_INF_BITS;
     }
 }
@@ -217,6 +217,9 @@ static gw_status arrive(gw_exchange *x, const gw_move *m, gw_why *why)
     }
     if (m->step.op == GW_OP_ALLREDUCE && x->divided) {
         x->seen = range; /* its own piece when it was summed */
+        if (gw_exchange_hashes_here(x)) {
+            gw_seals_hash(x, m);
+        }
     }
     return gw_seals_check(x, m, why);
 }

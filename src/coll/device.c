@@ -317,6 +317,17 @@ gw_status gw_there_return(gw_exchange *x, gw_why *why)
     return move_range(x, x->config.sharded ? last->range : x->program.whole, 0, why);
 }
 
+gw_status gw_there_hash(gw_exchange *x, gw_why *why)
+{
+    const int due = x->config.hashed && !x->hashed && x->lane.hashes != NULL;
+    x->hashed = 1;
+    return due ? gw_cuda_hash(x->config.place, x->lane.stream, x->there.values,
+                              (size_t)x->config.elements, sizeof *x->there.values,
+                              gw_exchange_hash_key(x), x->config.first,
+                              x->lane.hashes + x->stream.tensor, why)
+               : GW_OK;
+}
+
 const float *gw_exchange_values_here(const gw_exchange *x)
 {
     if (x == NULL) {

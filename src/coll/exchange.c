@@ -365,7 +365,7 @@ gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
     x->under_way = 0;
     x->request = x->seals.request = NULL;
     x->stats = (gw_exchange_stats){.finite = 1};
-    x->divided = x->looked = x->seen_bad = 0;
+    x->divided = x->looked = x->seen_bad = x->hashed = 0;
     x->seen = (gw_range){0};
     x->running = 1;
     return GW_OK;
@@ -420,12 +420,19 @@ static void finish(gw_exchange *x)
 {
     const double begin = now();
     const size_t n = (size_t)x->config.elements;
-    if (!x->looked) {
-        x->stats.finite =
-            !(x->divided ? any_bad(x, n)
-                         : x->convert->divide(x->values, x->values, n, gw_exchange_divisor(x), 0));
+    const uint32_t divisor = x->divided ? 1 : gw_exchange_divisor(x);
+    const int hashes = gw_exchange_hashes_here(x) && !x->hashed;
+    int bad = x->divided && !x->looked ? any_bad(x, n) : 0;
+    for (size_t at = 0; at < n && (hashes || !x->divided); at += GW_SEAL_BLOCK) {
+        float *block = x->values + at;
+        const size_t some = n - at < GW_SEAL_BLOCK ? n - at : GW_SEAL_BLOCK;
+        bad |= !x->divided && x->convert->divide(block, block, some, divisor, 0);
+        if (hashes) {
+            gw_exchange_hash_block(x, at, block, some);
+        }
     }
-    x->divided = x->looked = 1;
+    x->stats.finite = x->looked ? x->stats.finite : !bad;
+    x->divided = x->looked = x->hashed = 1;
     x->stats.decode_seconds += now() - begin;
 }
 
@@ -506,7 +513,7 @@ static gw_status end(gw_exchange *x, int *done, int *moved, gw_why *why)
         return x->stay.move[x->program.n_moves - 1] ? gw_stay_finish(x, why)
                                                     : gw_there_bring(x, why);
     }
-    if (!x->looked) {
+    if (!x->looked || (gw_exchange_hashes_here(x) && !x->hashed)) {
         finish(x);
         *moved = 1;
     }
@@ -514,7 +521,13 @@ static gw_status end(gw_exchange *x, int *done, int *moved, gw_why *why)
         *moved = 1;
         return gw_there_return(x, why);
     }
-    const gw_status status = gw_stay_settle(x, done, why);
+    gw_status status = gw_stay_settle(x, done, why);
+    if (status == GW_OK && *done && on_device && x->config.hashed && !x->hashed) {
+        *done = 0;
+        status = gw_there_begin(x, why);
+        status = status == GW_OK ? gw_there_hash(x, why) : status;
+        status = gw_there_end(x, status, &x->stats.decode_seconds, why);
+    }
     *moved |= !*done;
     return status;
 }

@@ -127,6 +127,7 @@ struct gw_exchange {
     gw_seals seals;
     gw_payload *payloads; /* of one piece */
     int divided, looked;  /* the result was divided; was looked at for NaN and infinity too */
+    int hashed;           /* config.hashed, and its hash is complete */
     gw_range seen;        /* of a divided result: the part that was looked at … */
     int seen_bad;         /* … and has one of these */
     float *base;          /* of dense operands: the tensor, or an additive payload's numbers */
@@ -181,9 +182,24 @@ gw_status gw_bundle_collective(gw_exchange *x, const gw_move *m, int *done, gw_w
 void gw_seals_begin(gw_exchange *x, const gw_move *m);
 gw_status gw_seals_post(gw_exchange *x, const gw_move *m, gw_why *why);
 gw_status gw_seals_check(const gw_exchange *x, const gw_move *m, gw_why *why);
-/* A seal begins with the key; every block of GW_SEAL_BLOCK numbers is added to it, the last one may be shorter. */
+/* A seal begins with the key; every block of GW_SEAL_BLOCK numbers is added to it, the last one may be shorter. Groups
+ * that seal by themselves need no seals here. */
 void gw_seal_block(const gw_exchange *x, uint64_t *seal, const float *numbers, size_t n);
 uint64_t gw_seal_of(const gw_exchange *x, const float *numbers, uint64_t count);
+/* The same for numbers of a result. They are also hashed for config.hashed. */
+void gw_seal_result(const gw_exchange *x, uint64_t *seal, const float *numbers, size_t n);
+
+/* The hash of the result, for config.hashed: of values on the host. */
+static inline int gw_exchange_hashes_here(const gw_exchange *x)
+{
+    return x->config.hashed && x->config.place.cuda == NULL;
+}
+uint64_t gw_exchange_hash_key(const gw_exchange *x);
+void gw_exchange_hash_block(gw_exchange *x, uint64_t place, const float *numbers, size_t n);
+/* The same of a result in a device's memory: launched, not waited for. */
+gw_status gw_there_hash(gw_exchange *x, gw_why *why);
+/* Of the seals that all ranks have of a divided sum: nothing is hashed twice. */
+void gw_seals_hash(gw_exchange *x, const gw_move *m);
 
 /* encode · flat:alltoall · decode, or flat:reduce_scatter: what follows gives the pieces back to all. */
 gw_status gw_exchange_halve(gw_program *p, gw_why *why);

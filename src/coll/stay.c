@@ -349,8 +349,10 @@ gw_status gw_stay_sum(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t
 static gw_status ask(gw_exchange *x, double *clock, gw_why *why)
 {
     gw_staying *s = &x->stay;
-    const gw_status status =
-        gw_stay_copy(x, s->result_here, s->result, s->results * sizeof *s->result, why);
+    gw_status status = gw_there_hash(x, why);
+    if (status == GW_OK) {
+        status = gw_stay_copy(x, s->result_here, s->result, s->results * sizeof *s->result, why);
+    }
     s->state = GW_RESULTS_ASKED;
     return gw_there_end(x, status, clock, why);
 }

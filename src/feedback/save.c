@@ -4,6 +4,8 @@
 #include "feedback/checkpoint.h"
 #include "feedback/store.h"
 
+#include <stdio.h>
+
 /* What a first pass over the store finds. */
 typedef struct measure {
     uint64_t directory, bytes; /* header with entries; all */
@@ -99,6 +101,16 @@ gw_status gw_feedback_save_bytes(const gw_feedback *store, size_t *bytes, gw_why
     return GW_OK;
 }
 
+void gw_feedback_refuse_saving(gw_feedback *store, const char *reason)
+{
+    if (store != NULL) {
+        (void)snprintf(store->refused.text, sizeof store->refused.text, "%s",
+                       reason == NULL      ? ""
+                       : reason[0] == '\0' ? "no reason was given"
+                                           : reason);
+    }
+}
+
 gw_status gw_feedback_save(const gw_feedback *store, void *buffer, size_t capacity, size_t *written,
                            gw_why *why)
 {
@@ -109,6 +121,13 @@ gw_status gw_feedback_save(const gw_feedback *store, void *buffer, size_t capaci
     }
     if (status == GW_OK) {
         status = gw_store_check_quiet(store, why);
+    }
+    if (status == GW_OK && store->refused.text[0] != '\0') {
+        status =
+            GW_FAIL(why, GW_ERR_STATE,
+                    "nothing is saved after a failure; go on from the last checkpoint that all "
+                    "ranks have. It was: %.150s",
+                    store->refused.text);
     }
     if (status != GW_OK) {
         return status;

@@ -49,6 +49,7 @@ struct gw_feedback {
     const gw_convert *convert;
     const int *ready; /* NULL, or a load is refused while it is 0: `first` says what to do */
     const char *first;
+    gw_why refused; /* why nothing is saved; "": it is */
 };
 
 /* r of zeros, and after if asked for. */

@@ -141,6 +141,7 @@ gw_status gw_step_adapt_compare(gw_step_adapt *a, uint64_t checksum, gw_why *why
         }
     }
     if (heard && status != GW_OK) { /* all ranks see it: an abort could only overtake the words */
+        gw_feedback_refuse_saving(a->step->store, why != NULL ? why->text : "");
         (void)pthread_mutex_lock(&a->step->lock);
         a->step->status = status;
         a->step->why = *why;

@@ -7,21 +7,39 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* `all` gets the `bytes` of every rank. A failure is the step's: members may still be writing. */
-static gw_status gather(gw_step *s, gw_comm *comm, const void *own, size_t bytes, void *all,
-                        gw_why *why)
+static gw_status gather_into(gw_step *s, gw_comm *comm, const void *own, size_t bytes, void *room,
+                             void *all, gw_why *why)
+{
+    gw_request request = NULL;
+    gw_status status = gw_gather_post(comm, own, bytes, room, &request, why);
+    if (status == GW_OK) {
+        status = gw_comm_wait(comm, request, s->config.timeout, why);
+    }
+    return status == GW_OK ? gw_gather_take(comm, room, bytes, all, why) : status;
+}
+
+gw_status gw_step_gather(gw_step *s, gw_comm *comm, const char *what, const void *own, size_t bytes,
+                         void *room, void *all, gw_why *why)
 {
     gw_why reason = {""};
-    const gw_status status = gw_comm_gather(comm, own, bytes, all, s->config.timeout, &reason);
+    const gw_status status =
+        room != NULL ? gather_into(s, comm, own, bytes, room, all, &reason)
+                     : gw_comm_gather(comm, own, bytes, all, s->config.timeout, &reason);
     if (status != GW_OK) {
         gw_why said;
-        (void)gw_fail(&said, status, "comparing plans: %s",
+        (void)gw_fail(&said, status, "%s: %s", what,
                       reason.text[0] != '\0' ? reason.text : gw_status_string(status));
         comm->table->abort(comm, said.text);
         gw_step_fail(s, status, &said);
         (void)gw_fail(why, status, "%s", said.text);
     }
     return status;
+}
+
+static gw_status gather(gw_step *s, gw_comm *comm, const void *own, size_t bytes, void *all,
+                        gw_why *why)
+{
+    return gw_step_gather(s, comm, "comparing plans", own, bytes, NULL, all, why);
 }
 
 /* ---- numbers that must be equal ---- */
@@ -63,9 +81,9 @@ gw_status gw_step_compare_numbers(gw_step *s, gw_comm *comm,
 gw_status gw_step_compare_config(gw_step *s, gw_why *why)
 {
     static const char *const names[] = {
-        "library version", "seed",           "lanes",        "piece",
-        "fuse_below",      "ranks_per_node", "sum",          "all_or_nothing",
-        "sharded",         "device comms:",  "sealed comms:"};
+        "library version", "seed",           "lanes",         "piece",
+        "fuse_below",      "ranks_per_node", "sum",           "all_or_nothing",
+        "sharded",         "device comms:",  "sealed comms:", "verify_every"};
     const gw_step_config *c = &s->config;
     const uint64_t numbers[GW_STEP_NUMBERS] = {gw_version(),
                                                c->seed,
@@ -77,8 +95,9 @@ gw_status gw_step_compare_config(gw_step *s, gw_why *why)
                                                (uint64_t)c->all_or_nothing,
                                                (uint64_t)c->sharded,
                                                c->device_comm != NULL,
-                                               (c->comm->table->flags & GW_COMM_SEALED) != 0};
-    return gw_step_compare_numbers(s, c->comm, numbers, names, 11, why);
+                                               (c->comm->table->flags & GW_COMM_SEALED) != 0,
+                                               c->verify_every};
+    return gw_step_compare_numbers(s, c->comm, numbers, names, 12, why);
 }
 
 /* ---- layers, in words ---- */
@@ -225,7 +244,13 @@ gw_status gw_step_agree(gw_step *s, gw_why *why)
     }
     status = compare_layers(s, why);
     if (status == GW_OK) {
+        status = gw_step_verify_rest(s, why);
+    }
+    if (status == GW_OK) {
         status = gw_step_prepare(s, why);
+    }
+    if (status == GW_OK) {
+        status = gw_step_verify_prepare(s, why);
     }
     s->agreed = status == GW_OK;
     return status;

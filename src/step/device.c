@@ -323,6 +323,12 @@ gw_status gw_device_scatter(gw_step *s, const gw_step_lane *lane, const uint32_t
         status = gw_cuda_encode(at.cuda, lane->groups.stream, &d->cast[s->layers[layers[i]].dtype],
                                 d->sources + i, same, (gw_workspace){0}, why);
     }
+    for (uint32_t i = 0; i < n && gw_step_hashes(s) && status == GW_OK; i++) {
+        const gw_layer *l = &s->layers[layers[i]];
+        status = gw_cuda_hash(at, lane->groups.stream, l->gradient.data, (size_t)l->elements,
+                              gw_dtype_size(l->dtype), gw_step_hash_key(s, layers[i]), 0,
+                              d->hashes + layers[i], why);
+    }
     if (status == GW_OK) {
         status = gw_cuda_copy(at, lane->groups.stream, d->results_here, d->results,
                               n * sizeof *d->results, why);

@@ -82,6 +82,7 @@ static gw_exchange_config exchange_config(const gw_step *s, const gw_layer *l)
         .sharded = s->config.sharded,
         .place = s->config.place,
         .device_comm = s->config.device_comm != NULL,
+        .hashed = gw_step_hashes(s) && l->dtype == GW_F32, /* others when they are converted */
     };
 }
 
@@ -145,6 +146,7 @@ static gw_status close_fusion(gw_step *s, gw_fusion *f, gw_why *why)
     (void)gw_route_parse(&all.route, "dense", NULL);
     gw_exchange_config config = exchange_config(s, &all);
     config.store = NULL;
+    config.hashed = 0; /* its layers are, when they are written */
     void *values = NULL;
     gw_status status = gw_device_allocate(s, (size_t)f->elements * sizeof(float), 0, &values, why);
     if (status != GW_OK) {

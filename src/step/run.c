@@ -132,6 +132,7 @@ void gw_step_fail(gw_step *s, gw_status status, const gw_why *why)
         }
         (void)gw_feedback_hand_over_rollback(s->store, s->layers[i].store_tensor, NULL);
     }
+    gw_feedback_refuse_saving(s->store, why->text);
     (void)pthread_mutex_lock(&s->lock);
     s->status = status;
     s->why = *why;

@@ -92,6 +92,8 @@ gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *wh
     s->config = *config;
     s->config.lanes = config->lanes != 0 ? config->lanes : DEFAULT_LANES;
     s->config.timeout = config->timeout != 0 ? config->timeout : DEFAULT_TIMEOUT;
+    s->config.verify_every =
+        config->verify_every != 0 ? config->verify_every : GW_STEP_VERIFY_USUAL;
     s->convert = gw_convert_for(config->isa != GW_ISA_AUTO ? config->isa : gw_isa_best());
     (void)pthread_mutex_init(&s->lock, NULL);
     pthread_condattr_t monotonic;
@@ -173,6 +175,7 @@ void gw_step_destroy(gw_step *s)
         close_group(s->lanes[i].groups.intra);
         close_group(s->lanes[i].groups.flat);
     }
+    gw_step_verify_close(s);
     for (uint32_t i = 0; i < s->n_layers; i++) {
         free(s->layers[i].name);
     }
@@ -502,9 +505,13 @@ gw_status gw_step_wait(gw_step *s, gw_step_result *result, gw_why *why)
         status = gw_step_settle(s, why);
     }
     if (status == GW_OK) {
+        gw_step_verify_count(s);
         close_step(s, result);
     }
     (void)pthread_mutex_unlock(&s->lock);
+    if (status == GW_OK) {
+        status = gw_step_verify_after(s, why);
+    }
     return status == GW_OK && s->adapt != NULL ? gw_step_adapt_go_on(s, s->number - 1, why)
                                                : status;
 }

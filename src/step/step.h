@@ -56,6 +56,8 @@ typedef struct gw_layer {
     gw_tensor gradient;
     int posted, begun, bad;
     uint32_t pieces_done;
+    uint64_t hash;           /* of the mean, on the host */
+    uint64_t hashes;         /* the sum of these since ranks compared them */
     gw_layer_stats measured; /* of this step, so far */
     gw_layer_stats stats;    /* of the last that arrived; guarded */
 } gw_layer;
@@ -80,8 +82,18 @@ typedef struct gw_step_device {
     gw_cuda_payload *payloads;
     gw_cuda_result *results, *results_here;
     uint32_t room;
-    gw_comm *flat, *intra, *inter; /* of config.device_comm, for all lanes */
+    gw_comm *flat, *intra, *inter;  /* of config.device_comm, for all lanes */
+    uint64_t *hashes, *hashes_here; /* of means there, by layer */
 } gw_step_device;
+
+/* Running hashes of means, which ranks compare. */
+typedef struct gw_step_verify_state {
+    void *room;     /* for the comparison's messages */
+    uint64_t *said; /* what each rank said */
+    uint64_t since; /* number of the first step that was not compared */
+    uint64_t steps; /* that were not */
+    int soon;       /* after the next step */
+} gw_step_verify_state;
 
 struct gw_step {
     gw_step_config config;
@@ -117,6 +129,7 @@ struct gw_step {
         size_t payload_bytes;
     } trial;
     gw_step_device device;
+    gw_step_verify_state verify;
 
     /* guarded by `lock`; the rest of a layer belongs to whoever runs it once it is posted */
     pthread_mutex_t lock;
@@ -145,6 +158,10 @@ enum { GW_STEP_NUMBERS = 16 };
 gw_status gw_step_compare_numbers(gw_step *s, gw_comm *comm,
                                   const uint64_t numbers[GW_STEP_NUMBERS], const char *const *names,
                                   int n, gw_why *why);
+/* `all` gets the `bytes` of every rank. A failure is the step's: members may still be writing. `room`: gw_gather_room bytes,
+ * or NULL to allocate them. */
+gw_status gw_step_gather(gw_step *s, gw_comm *comm, const char *what, const void *own, size_t bytes,
+                         void *room, void *all, gw_why *why);
 /* How a codec's payloads go if nobody says: the everyday name of a route. */
 const char *gw_step_everyday(const gw_params *params);
 /* gw_step_plan, also of a layer whose level is adapt's. */
@@ -159,6 +176,26 @@ gw_status gw_convoy_close(gw_step *s, gw_why *why);
 size_t gw_convoy_workspace(const gw_step *s, const gw_convoy *c);
 /* Frees what agree prepared. Residuals of exchanges are retired. */
 void gw_step_unprepare(gw_step *s);
+/* ---- running hashes ---- */
+
+/* Means are hashed. */
+static inline int gw_step_hashes(const gw_step *s)
+{
+    return s->config.verify_every != GW_STEP_VERIFY_NEVER && !s->config.sharded &&
+           s->config.comm->ranks > 1;
+}
+gw_status gw_step_verify_prepare(gw_step *s, gw_why *why);
+void gw_step_verify_close(gw_step *s);
+/* The layer's mean as it is written to its gradient: fp32 numbers become its dtype. Returns the largest |bits|, as
+ * gw_convert.narrow does, or 0 for fp32. */
+uint32_t gw_step_write_mean(gw_step *s, uint32_t layer, const float *values);
+uint64_t gw_step_hash_key(const gw_step *s, uint32_t layer);
+/* All layers of a step have arrived; then, without the lock, what is due after it. */
+void gw_step_verify_count(gw_step *s);
+gw_status gw_step_verify_after(gw_step *s, gw_why *why);
+/* What was not compared yet; before agree changes anything. */
+gw_status gw_step_verify_rest(gw_step *s, gw_why *why);
+
 /* ---- a task, at a lane ---- */
 
 int gw_task_ready(gw_step *s, const gw_task *t); /* its gradients are there */

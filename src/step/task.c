@@ -67,6 +67,7 @@ static gw_status open_layer(gw_step *s, const gw_step_lane *lane, uint32_t layer
     gw_layer *l = &s->layers[layer];
     l->begun = 1;
     l->bad = 0;
+    l->hash = 0;
     const double posted = l->measured.posted;
     l->measured = (gw_layer_stats){.step = s->number,
                                    .posted = posted,
@@ -123,13 +124,9 @@ static gw_status scatter(gw_step *s, const gw_step_lane *lane, const uint32_t *l
     }
     for (uint32_t i = 0; i < n; i++) {
         gw_layer *l = &s->layers[layers[i]];
-        if (l->dtype != GW_F32) {
-            const uint32_t largest =
-                s->convert->narrow(l->dtype, values, l->gradient.data, (size_t)l->elements);
-            l->bad |=
-                l->elements != 0 && largest >= (l->dtype == GW_F16 ? 0x477FF000u : 0x7F7F8000u);
-        } else if (values != l->gradient.data) {
-            memcpy(l->gradient.data, values, (size_t)l->elements * sizeof *values);
+        if (values != l->gradient.data) {
+            const uint32_t largest = gw_step_write_mean(s, layers[i], values);
+            l->bad |= largest >= (l->dtype == GW_F16 ? 0x477FF000u : 0x7F7F8000u);
         }
         values += l->elements;
     }
@@ -309,6 +306,7 @@ static gw_status end_piece(gw_step *s, const gw_step_lane *lane, uint32_t layer,
     gw_layer *l = &s->layers[layer];
     gw_status status = GW_OK;
     l->bad |= !gw_exchange_stats_of(exchange)->finite;
+    l->hash += gw_exchange_stats_of(exchange)->hash;
     if (++l->pieces_done == l->n_pieces) {
         status = scatter(s, lane, &layer, 1, values_of(l), why);
         if (status == GW_OK) {

@@ -96,7 +96,24 @@ static const seals_class classes[] = {
      .elements = 500,
      .layers = 2,
      .agreeing = 1},
+    {.what = "measuring, adapt",
+     .spec = "dither:bits=4",
+     .route = "sra",
+     .elements = 2000,
+     .layers = 2,
+     .chooses = "adapt:period=4/dither:bits=4",
+     .steps = 5},
+    {.what = "measuring, auto",
+     .spec = "dither:bits=4",
+     .route = "sra",
+     .elements = 2000,
+     .layers = 2,
+     .chooses = "auto:period=40/dither:bits=4"},
 };
+static int steps_of(const seals_class *c)
+{
+    return c->steps != 0 ? c->steps : SEALS_USUAL;
+}
 static const size_t bytes_flipped[] = {0, 5, 21, 1003};
 enum {
     FLIPS = sizeof bytes_flipped / sizeof *bytes_flipped,
@@ -129,6 +146,13 @@ static gw_status add_layers(gw_step *step, const seals_class *c, gw_why *why)
     return status == GW_OK ? gw_step_agree(step, why) : status;
 }
 
+static gw_status choose(gw_step *step, const seals_class *c, gw_why *why)
+{
+    return c->chooses == NULL             ? GW_OK
+           : gw_adapt_spec_is(c->chooses) ? gw_step_adapt_begin_spec(step, c->chooses, why)
+                                          : gw_step_auto_begin_spec(step, c->chooses, why);
+}
+
 static gw_status one_step(gw_step *step, const seals_class *c, uint32_t rank, uint64_t number,
                           float *gradient, gw_why *why)
 {
@@ -142,12 +166,26 @@ static gw_status one_step(gw_step *step, const seals_class *c, uint32_t rank, ui
     return status == GW_OK ? gw_step_wait(step, NULL, why) : status;
 }
 
+/* A checkpoint of this rank, as a trainer writes one: whether it may. */
+static int may_save(gw_step *step)
+{
+    static _Thread_local uint8_t blob[1 << 20];
+    size_t bytes = 0;
+    gw_why why = {""};
+    const gw_status status =
+        gw_feedback_save(gw_step_feedback(step), blob, sizeof blob, &bytes, &why);
+    RANK_TRUE(status == GW_OK || (status == GW_ERR_STATE && strstr(why.text, "It was: ") != NULL),
+              why.text);
+    return status == GW_OK;
+}
+
 static uint64_t saved(gw_step *step)
 {
     size_t bytes = 0;
     gw_feedback *store = gw_step_feedback(step);
     RANK_OK(gw_feedback_save_bytes(store, &bytes, NULL), "how large a checkpoint is");
     uint8_t *blob = calloc(bytes + 1, 1);
+    gw_feedback_refuse_saving(store, NULL); /* a failed step's are only looked at */
     RANK_TRUE(blob != NULL && gw_feedback_save(store, blob, bytes, &bytes, NULL) == GW_OK,
               "cannot save");
     const uint64_t hash = gw_hash(blob, bytes, 0);
@@ -161,7 +199,8 @@ static void run_steps(const seals_class *c, gw_step *step, const gw_comm *comm, 
     const size_t bytes = c->layers * c->elements * sizeof(float);
     float *gradient = malloc(bytes);
     RANK_TRUE(gradient != NULL, "no memory");
-    for (uint64_t k = 0; k < SEALS_STEPS; k++) {
+    for (uint64_t k = 0; k < (uint64_t)steps_of(c); k++) {
+        out->all = faulty_operations(comm); /* before the last step */
         if (k == 1) {
             out->began = faulty_operations(comm);
             out->saved[0] = saved(step);
@@ -169,6 +208,7 @@ static void run_steps(const seals_class *c, gw_step *step, const gw_comm *comm, 
         out->status[1 + k] = one_step(step, c, rank, k, gradient, why);
         out->digest[k] = gw_hash(gradient, bytes, 0);
         out->ended = k == 1 ? faulty_operations(comm) : out->ended;
+        out->kept += may_save(step);
     }
     out->saved[1] = saved(step);
     free(gradient);
@@ -195,10 +235,14 @@ void seals_rank(const seals_job *job, uint32_t rank, gw_comm *comm, seals_result
     }
     out->status[0] = status;
     out->agreed = faulty_operations(wrapped);
+    status = status == GW_OK ? choose(step, c, &why) : status;
+    out->chose = faulty_operations(wrapped);
     if (status == GW_OK) {
         run_steps(c, step, wrapped, rank, out, &why);
     } else {
-        out->status[1] = out->status[2] = out->status[3] = status;
+        for (int i = 0; i <= SEALS_STEPS; i++) {
+            out->status[i] = status;
+        }
     }
     (void)snprintf(out->words, sizeof out->words, "%s", why.text);
     out->struck = faulty_struck(wrapped);
@@ -209,8 +253,13 @@ void seals_rank(const seals_job *job, uint32_t rank, gw_comm *comm, seals_result
 /* ---- all of them ---- */
 
 typedef struct count {
-    uint32_t flips, unseen;
+    uint32_t flips, unseen, harmless; /* harmless: unseen, and all is as it would be */
 } count;
+
+static int is_auto(const seals_class *c)
+{
+    return c->chooses != NULL && !gw_adapt_spec_is(c->chooses);
+}
 
 static void complain(const char *engine, const seals_job *job, const seals_result *r,
                      const char *words)
@@ -220,8 +269,9 @@ static void complain(const char *engine, const seals_job *job, const seals_resul
                   (unsigned long long)job->fault.operation, job->fault.amount,
                   job->unsealed ? ", without seals" : "", words);
     for (uint32_t i = 0; i < SEALS_RANKS; i++) {
-        (void)fprintf(stderr, "  rank %u: %d %d %d %d %s\n", i, r[i].status[0], r[i].status[1],
-                      r[i].status[2], r[i].status[3], r[i].words);
+        (void)fprintf(stderr, "  rank %u: %d %d %d %d %d %d, kept %d: %s\n", i, r[i].status[0],
+                      r[i].status[1], r[i].status[2], r[i].status[3], r[i].status[4],
+                      r[i].status[5], r[i].kept, r[i].words);
     }
     ranks_fail(__FILE__, __LINE__, words);
 }
@@ -230,8 +280,9 @@ static void complain(const char *engine, const seals_job *job, const seals_resul
 static void check_seen(const char *engine, const seals_job *job, const seals_result *r)
 {
     const seals_result *odd = &r[SEALS_ODD];
-    const int *at = odd->status + (job->of->agreeing ? 0 : 2); /* the second step */
-    int named = 0;
+    const int last = steps_of(job->of), bad = job->of->agreeing ? 0 : 2; /* the second step */
+    const int *at = odd->status + (job->of->chooses != NULL ? last : bad);
+    int named = 0, complete = last;
     for (uint32_t i = 0; i < SEALS_RANKS;
          i++) { /* a payload that is passed on may be opened elsewhere first */
         const int *there = r[i].status + (at - odd->status);
@@ -241,13 +292,30 @@ static void check_seen(const char *engine, const seals_job *job, const seals_res
         complain(engine, job, r, "the rank that received it did not see it at once");
     }
     for (uint32_t i = 0; i < SEALS_RANKS; i++) {
-        if (r[i].status[SEALS_STEPS] == GW_OK || r[i].words[0] == 0) {
+        if (r[i].status[last] == GW_OK || r[i].words[0] == 0) {
             complain(engine, job, r, "a rank went on as if nothing had happened");
         }
+        complete = r[i].kept < complete ? r[i].kept : complete;
     }
-    if (!job->of->agreeing && odd->saved[0] != odd->saved[1]) {
+    if (job->of->chooses == NULL && complete > (job->of->agreeing ? 0 : 1)) {
+        complain(engine, job, r, "all ranks wrote a checkpoint behind the flip");
+    }
+    if (!job->of->agreeing && job->of->chooses == NULL && odd->saved[0] != odd->saved[1]) {
         complain(engine, job, r, "the failed step changed a residual");
     }
+}
+
+/* What measures how long a message takes carries nothing: a flip there harms nobody. */
+static int is_harmless(const seals_class *c, const seals_result *r, const seals_result *good)
+{
+    int same = is_auto(c);
+    for (uint32_t i = 0; i < SEALS_RANKS; i++) {
+        for (int k = 0; k <= SEALS_STEPS; k++) {
+            same &= r[i].status[k] == GW_OK;
+        }
+        same &= memcmp(r[i].digest, good->digest, sizeof good->digest) == 0;
+    }
+    return same;
 }
 
 /* Without seals: no rank noticed, but a mean is another one. */
@@ -255,7 +323,7 @@ static int is_unseen(const seals_result *r, const seals_result *good)
 {
     int other = 0;
     for (uint32_t i = 0; i < SEALS_RANKS; i++) {
-        for (int k = 0; k <= SEALS_STEPS; k++) {
+        for (int k = 0; k <= SEALS_STEPS; k++) { /* later ones than there are: GW_OK */
             if (r[i].status[k] != GW_OK) {
                 return 0;
             }
@@ -269,17 +337,22 @@ static count flip_all(const seals_engine *e, const seals_class *c, int unsealed)
 {
     seals_result good[SEALS_RANKS], r[SEALS_RANKS];
     seals_job job = {c, {FAULT_NONE, 0, 0}, unsealed};
-    count n = {0, 0};
+    count n = {0, 0, 0};
     e->world(&job, good);
     for (uint32_t i = 0; i < SEALS_RANKS; i++) {
-        if (good[i].status[SEALS_STEPS] != GW_OK || good[i].digest[1] != good[0].digest[1]) {
+        if (good[i].status[steps_of(c)] != GW_OK || good[i].digest[1] != good[0].digest[1]) {
             complain(e->name, &job, good, "fails without a fault");
         }
     }
-    const uint64_t from = c->agreeing ? 0 : good[SEALS_ODD].began;
-    const uint64_t to = c->agreeing ? good[SEALS_ODD].agreed : good[SEALS_ODD].ended;
+    const seals_result *odd = &good[SEALS_ODD];
+    const uint64_t from = c->agreeing ? 0 : c->chooses != NULL ? odd->agreed : odd->began;
+    const uint64_t to = c->agreeing          ? odd->agreed
+                        : is_auto(c)         ? odd->chose /* later is as of adapt, and takes long */
+                        : c->chooses != NULL ? odd->all
+                                             : odd->ended;
+    const int few = e->thrifty || c->chooses != NULL;
     for (uint64_t op = from; op < to; op++) {
-        for (int i = e->thrifty ? SCALE : 0; i < (e->thrifty ? SCALE + 1 : FLIPS); i++) {
+        for (int i = few ? SCALE : 0; i < (few ? SCALE + 1 : FLIPS); i++) {
             job.fault = (fault){FAULT_CORRUPT, op, bytes_flipped[i]};
             e->world(&job, r);
             if (!r[SEALS_ODD].struck) {
@@ -287,7 +360,8 @@ static count flip_all(const seals_engine *e, const seals_class *c, int unsealed)
             }
             n.flips++;
             n.unseen += (uint32_t)is_unseen(r, good);
-            if (!unsealed) {
+            n.harmless += (uint32_t)is_harmless(c, r, good);
+            if (!unsealed && !is_harmless(c, r, good)) {
                 check_seen(e->name, &job, r);
             }
         }
@@ -304,13 +378,14 @@ void seals_check(const seals_engine *e)
     for (size_t i = 0; i < sizeof classes / sizeof *classes; i++) {
         const seals_class *c = &classes[i];
         const count sealed = flip_all(e, c, 0);
-        const count bare = c->agreeing ? (count){0, 0} : flip_all(e, c, 1);
+        const int controlled = !c->agreeing && c->chooses == NULL;
+        const count bare = controlled ? flip_all(e, c, 1) : (count){0, 0, 0};
         RANK_TRUE(sealed.flips > 0 && sealed.unseen == 0, "a class without a message");
-        RANK_TRUE(c->agreeing || bare.unseen > 0, "the control sees all flips without seals");
+        RANK_TRUE(!controlled || bare.unseen > 0, "the control sees all flips without seals");
         if (e->talks) {
             printf("%-8s %-21s %-18s %-12s %6u %6u %13u of %u\n", e->name, c->what,
                    c->spec != NULL ? c->spec : "-", c->route, sealed.flips,
-                   sealed.flips - sealed.unseen, bare.unseen, bare.flips);
+                   sealed.flips - sealed.unseen - sealed.harmless, bare.unseen, bare.flips);
             (void)fflush(stdout);
         }
     }

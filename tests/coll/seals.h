@@ -6,9 +6,10 @@
 
 #include "comm/faulty.h"
 
-#include <gradwire/step.h>
+#include <gradwire/step_adapt.h>
+#include <gradwire/step_auto.h>
 
-enum { SEALS_RANKS = 4, SEALS_PER_NODE = 2, SEALS_STEPS = 3, SEALS_ODD = 2 };
+enum { SEALS_RANKS = 4, SEALS_PER_NODE = 2, SEALS_USUAL = 3, SEALS_STEPS = 5, SEALS_ODD = 2 };
 
 /* Messages of one class: what is sent, and by which route. */
 typedef struct seals_class {
@@ -17,6 +18,8 @@ typedef struct seals_class {
     uint32_t layers;
     int fused, convoy; /* the layers are small: summed as one, or sent in one message */
     int agreeing;      /* the messages before the first step, instead of the step's */
+    const char *chooses; /* "adapt:…", "auto:…": levels are chosen, and all messages since count */
+    int steps;           /* 0: SEALS_USUAL */
 } seals_class;
 
 typedef struct seals_job {
@@ -30,10 +33,13 @@ typedef struct seals_result {
     int status
         [1 + SEALS_STEPS]; /* of agreeing, then of each step; later ones repeat the first failure */
     char words[256];       /* of the first failure */
-    uint64_t digest[SEALS_STEPS];  /* of the means */
-    uint64_t agreed, began, ended; /* operations after agreeing, before and after the second step */
-    uint64_t saved[2];             /* residuals before the second step, and at the end */
-    int struck;                    /* the fault changed a byte */
+    uint64_t digest[SEALS_STEPS]; /* of the means */
+    uint64_t agreed, chose, began,
+        ended; /* operations after agreeing, after choosing began, before and after the second step */
+    uint64_t all; /* operations in the end */
+    int kept; /* checkpoints that this rank wrote, one a step from the first on; none after a failure */
+    uint64_t saved[2]; /* residuals before the second step, and at the end */
+    int struck;        /* the fault changed a byte */
 } seals_result;
 
 /* What a rank of an engine does. */

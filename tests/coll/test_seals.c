@@ -44,7 +44,7 @@ static void on_threads(void **state)
 static void on_hosts(void **state)
 {
     (void)state;
-    seals_check(&(seals_engine){"hosted", by_hosts, 1, 0});
+    seals_check(&(seals_engine){"hosted", by_hosts, 1, 1});
 }
 
 int main(void)

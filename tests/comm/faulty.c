@@ -25,6 +25,8 @@ typedef struct operation {
     gw_request inner;
     unsigned char *spoilt; /* the byte to change; NULL: nothing comes from others */
     unsigned char *lie;    /* what is sent instead */
+    float *sum, *parts;    /* of an engine's own sum: where it goes, and every member's numbers */
+    size_t count;
     struct operation *next;
 } operation;
 
@@ -59,6 +61,7 @@ static void end_of(faulty *f, operation *op)
     }
     *link = op->next;
     free(op->lie);
+    free(op->parts);
     free(op);
 }
 
@@ -140,6 +143,40 @@ static gw_status barrier(gw_comm *comm, gw_request *request, gw_why *why)
     return f->inner->table->barrier(f->inner, &op->inner, why);
 }
 
+enum { MOST_MEMBERS = 64 };
+
+static gw_status allreduce(gw_comm *comm, float *values, size_t count, gw_request *request,
+                           gw_why *why)
+{
+    faulty *f = (faulty *)comm;
+    operation *op = begin(f, request);
+    size_t sizes[MOST_MEMBERS], offsets[MOST_MEMBERS];
+    if (op == NULL || comm->ranks > MOST_MEMBERS ||
+        (op->parts = calloc(comm->ranks * count + 1, sizeof *op->parts)) == NULL) {
+        return GW_ERR_MEMORY;
+    }
+    for (uint32_t i = 0; i < comm->ranks; i++) {
+        sizes[i] = count * sizeof *values;
+        offsets[i] = i * sizes[i];
+    }
+    op->sum = values;
+    op->count = count;
+    op->spoilt = count != 0 ? (unsigned char *)values + op->fault.amount % sizes[0] : NULL;
+    return f->inner->table->allgatherv(f->inner, values, sizes[0], op->parts, sizes, offsets,
+                                       &op->inner, why);
+}
+
+static void sum_parts(const faulty *f, operation *op)
+{
+    for (size_t i = 0; i < op->count; i++) {
+        float sum = op->parts[i];
+        for (uint32_t m = 1; m < f->comm.ranks; m++) {
+            sum += op->parts[m * op->count + i];
+        }
+        op->sum[i] = sum;
+    }
+}
+
 static gw_status test(gw_comm *comm, gw_request request, int *done, gw_why *why)
 {
     faulty *f = (faulty *)comm;
@@ -153,6 +190,9 @@ static gw_status test(gw_comm *comm, gw_request request, int *done, gw_why *why)
         return GW_OK;
     }
     gw_status status = f->inner->table->test(f->inner, op->inner, done, why);
+    if (status == GW_OK && *done && op->parts != NULL) {
+        sum_parts(f, op);
+    }
     if (status == GW_OK && *done && op->fault.kind == FAULT_CORRUPT && op->spoilt != NULL) {
         *op->spoilt ^= 0x40;
         f->plan->struck = 1;
@@ -215,15 +255,16 @@ static void describe(gw_comm *comm, gw_request request, char *text, size_t size)
     f->inner->table->describe(f->inner, op->inner, text, size);
 }
 
-#define FAULTY_TABLE(flags_)                                                                       \
+#define FAULTY_TABLE(flags_, sums_)                                                                \
     {                                                                                              \
         .size = sizeof(gw_comm_table), .flags = (flags_), .name = "faulty",                        \
         .allgatherv = allgatherv, .alltoallv = alltoallv, .broadcast = broadcast,                  \
         .barrier = barrier, .test = test, .split = split, .abort = give_up, .close = close_all,    \
-        .describe = describe,                                                                      \
+        .allreduce = (sums_), .describe = describe,                                                \
     }
-static const gw_comm_table table = FAULTY_TABLE(0);
-static const gw_comm_table table_unsealed = FAULTY_TABLE(GW_COMM_SEALED);
+static const gw_comm_table table = FAULTY_TABLE(0, NULL);
+static const gw_comm_table table_unsealed = FAULTY_TABLE(GW_COMM_SEALED, NULL);
+static const gw_comm_table table_engine = FAULTY_TABLE(GW_COMM_SAME_BITS, allreduce);
 
 static gw_comm *wrap(gw_comm *inner, plan *shared)
 {
@@ -259,6 +300,11 @@ gw_comm *faulty_wrap(gw_comm *inner, fault planned)
 gw_comm *faulty_wrap_unsealed(gw_comm *inner, fault planned)
 {
     return wrap_as(inner, planned, &table_unsealed);
+}
+
+gw_comm *faulty_wrap_engine(gw_comm *inner, fault planned)
+{
+    return wrap_as(inner, planned, &table_engine);
 }
 
 int faulty_struck(const gw_comm *comm)

@@ -25,6 +25,9 @@ typedef struct fault {
 gw_comm *faulty_wrap(gw_comm *inner, fault planned);
 /* The same, with GW_COMM_SEALED: it says that it notices changed bytes, and does not. On all ranks or on none. */
 gw_comm *faulty_wrap_unsealed(gw_comm *inner, fault planned);
+/* An engine that sums by itself and says that its sums are the same everywhere (GW_COMM_SAME_BITS): FAULT_CORRUPT changes
+ * the sum at this rank. */
+gw_comm *faulty_wrap_engine(gw_comm *inner, fault planned);
 /* 1: a FAULT_CORRUPT has changed a byte. */
 int faulty_struck(const gw_comm *comm);
 /* Operations begun so far: to place a fault in the middle of something. */

@@ -106,19 +106,24 @@ def apart(a, b):
     return float((wrong / whole).sqrt())
 
 
+def same_but_seals(here, there):
+    """Layers whose messages go together, which are the host's, have one seal; on a device each has its own, of up to 64 bytes."""
+    assert abs(here["bytes_sent"] - there["bytes_sent"]) <= 64 * len(SHAPES) * here["steps"], (here["bytes_sent"], there["bytes_sent"])
+
+
 def compare(spec, here, there):
     if spec.startswith("lowrank") and "gpu" in coders(there[2]):
         for step in range(0, len(here[0]), len(SHAPES)):
             off = apart(here[0][step:step + len(SHAPES)], there[0][step:step + len(SHAPES)])
             assert off <= 1e-5, f"{spec}: {off} off in step {step // len(SHAPES)}"
         assert here[1]["residuals"].shape == there[1]["residuals"].shape
-        assert here[2]["bytes_sent"] == there[2]["bytes_sent"]
+        same_but_seals(here[2], there[2])
         return
     for i, (a, b) in enumerate(zip(here[0], there[0])):
         bits = torch.int32 if a.dtype == torch.float32 else torch.int16
         assert torch.equal(a.view(bits), b.view(bits)), f"{spec}: mean {i} differs: {(a.float() - b.float()).abs().max()}"
     assert torch.equal(here[1]["residuals"], there[1]["residuals"]), f"{spec}: residuals differ"
-    assert here[2]["bytes_sent"] == there[2]["bytes_sent"]
+    same_but_seals(here[2], there[2])
 
 
 def coders(stats):

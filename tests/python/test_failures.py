@@ -170,6 +170,59 @@ def test_a_layer_that_cannot_be_posted():
     ranks.run(2, refused_in_the_middle)
 
 
+def flipped(rank, n):
+    """One bit of a message changes at rank 1: it fails at once, rank 0 by the end of the next step, and neither saves."""
+    ddp, data, session = attached(rank)
+    gradwire.verify(ddp)
+    before = gradwire.state_dict(ddp)
+    copy, struck = gradwire.carrier.ctypes.memmove, []
+
+    def memmove(to, source, size):
+        copy(to, source, size)
+        if rank == 1 and not struck and size > 64:
+            struck.append(size)
+            gradwire.carrier.memory(to, size)[size // 3:size // 3 + 1] = bytes([gradwire.carrier.memory(to, size)[size // 3] ^ 4])
+
+    gradwire.carrier.ctypes.memmove = memmove
+    try:
+        words = ranks.raises(RuntimeError, lambda: models.train(ddp, data, 1 if rank == 1 else 2), "step 3" if rank == 1 else "step")
+    finally:
+        gradwire.carrier.ctypes.memmove = copy
+    said = ["changed on"] if rank == 1 else []  # the other's words may be too long for a reason of a reason
+    assert all(word in words for word in said), words
+    assert before["step"] == 3
+    for call in (lambda: gradwire.state_dict(ddp), lambda: gradwire.verify(ddp)):
+        ranks.raises(gradwire.GradwireError, call, "an earlier step failed", *said)
+
+
+def test_a_bit_that_flips():
+    ranks.run(2, flipped)
+
+
+def flipped_at_attach(rank, n):
+    """What ranks say of themselves by torch's own messages."""
+    gather = torch.distributed.all_gather_object
+
+    def spoil(values, value, group=None):
+        gather(values, value, group=group)
+        if rank == 1:
+            said, seal = values[0]
+            values[0] = (said[:-3] + bytes([said[-3] ^ 1]) + said[-2:], seal)
+
+    torch.distributed.all_gather_object = spoil
+    try:
+        if rank == 1:
+            ranks.raises(gradwire.GradwireError, lambda: gradwire.groups.gather(None, ("a name", 7)), "rank 0", "changed on its way")
+        else:
+            assert gradwire.groups.gather(None, ("a name", 7)) == [("a name", 7)] * n
+    finally:
+        torch.distributed.all_gather_object = gather
+
+
+def test_a_bit_that_flips_at_attach():
+    ranks.run(2, flipped_at_attach)
+
+
 def test_a_peer_that_stops():
     ranks.run_with_stopped(4, dies, 2)
 

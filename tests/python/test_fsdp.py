@@ -165,6 +165,10 @@ def resume(rank, n):
         whole = trained(rank, spec, residual, False)
         assert torch.equal(whole, trained(rank, spec, residual, True)), spec
         assert not torch.equal(whole, trained(rank, spec, residual, True, load=False)), f"{spec}: the state makes no difference"
+    model = make()
+    gradwire.attach(model, "natural:bits=8", dense_below=0, quiet=True)
+    ranks.raises(gradwire.GradwireError, lambda: gradwire.verify(model), "no two ranks have the same shard")
+    gradwire.detach(model)
 
 
 def test_resume_bit_for_bit():

@@ -207,5 +207,28 @@ def test_grad_scaler():
     ranks.run(2, grad_scaler)
 
 
+def verified(rank, n):
+    """Ranks compare by themselves after the first step and every second; when asked; not in the middle; not without hashes."""
+    ddp, data = models.ddp(models.mixed()), models.batches(rank)
+    gradwire.attach(ddp, "natural:bits=8", dense_below=200, verify_every=2, quiet=True)
+    ranks.raises(gradwire.GradwireError, lambda: gradwire.verify(models.mixed()), "not attached")
+    for _ in range(3):
+        models.train(ddp, data, 2)
+        gradwire.verify()
+    models.loss_of(ddp, next(data)).backward()  # a step of its own
+    gradwire.verify(ddp)
+    gradwire.detach(ddp)
+    gradwire.attach(ddp, "natural:bits=8", dense_below=200, verify_every=None, quiet=True)
+    models.train(ddp, data, 2)
+    ranks.raises(gradwire.GradwireError, lambda: gradwire.verify(), "nothing is hashed")
+    models.train(ddp, data, 1)  # and nothing has failed
+    gradwire.detach(ddp)
+    ranks.raises(gradwire.GradwireError, lambda: gradwire.attach(ddp, verify_every=2 + rank, quiet=True), "verify_every")
+
+
+def test_verify():
+    ranks.run(2, verified)
+
+
 if __name__ == "__main__":
     ranks.main(globals())

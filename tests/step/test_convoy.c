@@ -132,8 +132,10 @@ static void alone_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
         groups[i] = faulty_wrap(own, (fault){.kind = FAULT_NONE});
         RANK_TRUE(groups[i] != NULL, "no memory");
     }
-    const gw_step_config config = {.comm = groups[0], .lanes = 2, .own_thread = 1};
-    const gw_step_config calm = {.comm = groups[1], .lanes = 3, .threads = 2};
+    const gw_step_config config = {
+        .comm = groups[0], .lanes = 2, .own_thread = 1, .verify_every = GW_STEP_VERIFY_NEVER};
+    const gw_step_config calm = {
+        .comm = groups[1], .lanes = 3, .threads = 2, .verify_every = GW_STEP_VERIFY_NEVER};
     steps_open(with, &config, deep, DEEP);
     steps_open(alone, &calm, deep, DEEP);
     group(with, GW_OK);
@@ -196,7 +198,7 @@ static void long_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     uint64_t made[2] = {0, 0};
     gw_comm *counted = faulty_wrap(comm, (fault){.kind = FAULT_NONE});
     steps s;
-    const gw_step_config config = {.comm = counted};
+    const gw_step_config config = {.comm = counted, .verify_every = GW_STEP_VERIFY_NEVER};
     steps_open(&s, &config, large, 3);
     for (int i = 0; i < 2; i++) {
         uint32_t groups[3] = {7, i == 0 ? 7 : 0, 7};
@@ -264,7 +266,8 @@ static void spoilt_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     RANK_OK(gw_params_parse(&params, two[0].spec, &why), why.text);
     RANK_OK(gw_payload_bound(&params, 3000, &first), "bound");
     gw_comm *counted = faulty_wrap(comm, (fault){.kind = FAULT_NONE});
-    const gw_step_config plain = {.comm = counted, .timeout = 60};
+    const gw_step_config plain = {
+        .comm = counted, .timeout = 60, .verify_every = GW_STEP_VERIFY_NEVER};
     steps_open(&s, &plain, two, 2);
     RANK_OK(gw_step_ready_together(s.step, groups, 2, &why), why.text);
     steps_agree(&s);

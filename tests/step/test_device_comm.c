@@ -115,8 +115,12 @@ static void open_end(end *e, gw_comm *comm)
 {
     gw_why why = {""};
     e->device = device_comm_join(comm);
-    const gw_step_config config = {
-        .comm = comm, .place = {cuda, 0}, .device_comm = e->device, .lanes = 2, .piece = 3000};
+    const gw_step_config config = {.comm = comm,
+                                   .place = {cuda, 0},
+                                   .device_comm = e->device,
+                                   .lanes = 2,
+                                   .piece = 3000,
+                                   .verify_every = GW_STEP_VERIFY_NEVER};
     steps_open(&e->s, &config, layers, LAYERS);
     steps_agree(&e->s);
     for (uint32_t i = 0; i < LAYERS; i++) {

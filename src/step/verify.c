@@ -1,0 +1,292 @@
+/* Running hashes of means: every rank keeps the sum of the hashes of what it wrote, layer by layer, and ranks compare
+ * these sums. docs/trust.md says what this finds. */
+#include "step/step.h"
+
+#include "base/hash.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+/* Numbers that are converted, written and hashed together: they stay in the first-level cache. */
+enum { BLOCK = 2048 };
+/* What a rank says: the number of the next step, where its hashes were made, their hash. */
+enum { SAY_NUMBER, SAY_PLACE, SAY_HASH, SAYS };
+
+static gw_comm *group_of(const gw_step *s)
+{
+    return s->lanes[0].groups.flat;
+}
+
+/* ---- memory ---- */
+
+static gw_status allocate_there(gw_step *s, gw_why *why)
+{
+    const size_t bytes = s->n_layers * sizeof *s->device.hashes + 1;
+    void *there = NULL, *here = NULL;
+    gw_device_free(s, s->device.hashes, 0);
+    gw_device_free(s, s->device.hashes_here, 1);
+    s->device.hashes = s->device.hashes_here = NULL;
+    gw_status status = gw_device_allocate(s, bytes, 0, &there, why);
+    if (status == GW_OK) {
+        s->device.hashes = there;
+        status = gw_device_allocate(s, bytes, 1, &here, why);
+        s->device.hashes_here = here;
+    }
+    return status;
+}
+
+/* Nothing was hashed since ranks compared. */
+static gw_status begin_again(gw_step *s, gw_why *why)
+{
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        s->layers[i].hashes = 0;
+    }
+    s->verify.steps = 0;
+    if (!gw_step_on_device(s)) {
+        return GW_OK;
+    }
+    gw_status status = gw_cuda_clear(s->config.place, s->device.side, s->device.hashes,
+                                     s->n_layers * sizeof *s->device.hashes, why);
+    return status == GW_OK ? gw_cuda_wait(s->config.place, s->device.side, why) : status;
+}
+
+gw_status gw_step_verify_prepare(gw_step *s, gw_why *why)
+{
+    gw_status status = GW_OK;
+    if (!gw_step_hashes(s)) {
+        return GW_OK;
+    }
+    if (s->verify.room == NULL) {
+        s->verify.room = malloc(gw_gather_room(group_of(s), SAYS * sizeof(uint64_t)));
+        s->verify.said = calloc(SAYS * (size_t)s->config.comm->ranks, sizeof *s->verify.said);
+    }
+    if (s->verify.room == NULL || s->verify.said == NULL) {
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory to compare means");
+    }
+    if (gw_step_on_device(s)) {
+        status = allocate_there(s, why);
+    }
+    for (uint32_t i = 0; i < s->n_lanes; i++) {
+        s->lanes[i].groups.hashes = s->device.hashes;
+    }
+    s->verify.soon = 1;
+    return status == GW_OK ? begin_again(s, why) : status;
+}
+
+void gw_step_verify_close(gw_step *s)
+{
+    free(s->verify.room);
+    free(s->verify.said);
+    gw_device_free(s, s->device.hashes, 0);
+    gw_device_free(s, s->device.hashes_here, 1);
+}
+
+/* ---- a mean ---- */
+
+uint64_t gw_step_hash_key(const gw_step *s, uint32_t layer)
+{
+    const uint64_t words[] = {s->number, layer};
+    return gw_hash(words, sizeof words, 0);
+}
+
+uint32_t gw_step_write_mean(gw_step *s, uint32_t layer, const float *values)
+{
+    gw_layer *l = &s->layers[layer];
+    const size_t width = gw_dtype_size(l->dtype), n = (size_t)l->elements;
+    const uint64_t key = gw_step_hash_key(s, layer);
+    uint8_t *to = l->gradient.data;
+    uint32_t largest = 0;
+    for (size_t at = 0; at < n; at += BLOCK) {
+        const size_t some = n - at < BLOCK ? n - at : BLOCK;
+        if (l->dtype != GW_F32) {
+            const uint32_t seen = s->convert->narrow(l->dtype, values + at, to + at * width, some);
+            largest = seen > largest ? seen : largest;
+        } else {
+            memcpy(to + at * width, values + at, some * width);
+        }
+        if (gw_step_hashes(s)) {
+            l->hash += gw_hash_at(key, at, gw_hash(to + at * width, some * width, 0));
+        }
+    }
+    return largest;
+}
+
+/* What is not finite counts for no rank: its bits may depend on the machine. */
+void gw_step_verify_count(gw_step *s)
+{
+    s->verify.since = s->verify.steps++ == 0 ? s->number : s->verify.since;
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        s->layers[i].hashes += s->layers[i].bad ? 0 : s->layers[i].hash;
+    }
+}
+
+/* ---- a comparison ---- */
+
+/* The layer's hash since the last comparison, wherever its means were written. */
+static uint64_t hash_of(const gw_step *s, uint32_t layer)
+{
+    return s->layers[layer].hashes +
+           (s->device.hashes_here != NULL ? s->device.hashes_here[layer] : 0);
+}
+
+static gw_status fetch(gw_step *s, gw_why *why)
+{
+    gw_status status = GW_OK;
+    if (gw_step_on_device(s)) {
+        status = gw_cuda_copy(s->config.place, s->device.side, s->device.hashes_here,
+                              s->device.hashes, s->n_layers * sizeof *s->device.hashes, why);
+        status = status == GW_OK ? gw_cuda_wait(s->config.place, s->device.side, why) : status;
+    }
+    return status;
+}
+
+/* The first rank whose hashes were made where this rank's were: on a device they are others. */
+static uint32_t first_like(const uint64_t *said, uint32_t rank)
+{
+    uint32_t first = 0;
+    while (said[first * SAYS + SAY_PLACE] != said[rank * SAYS + SAY_PLACE]) {
+        first++;
+    }
+    return first;
+}
+
+/* "rank 2", or "ranks 1, 3 and 4": those whose number is not the first rank's of their kind. */
+static void name_ranks(const gw_step *s, const uint64_t *all, size_t step, char *text, size_t size)
+{
+    enum { NAMED = 8 };
+    uint32_t n = 0;
+    size_t used = 0;
+    text[0] = '\0';
+    for (uint32_t r = 0; r < s->config.comm->ranks; r++) {
+        const uint32_t first = first_like(s->verify.said, r);
+        if (all[r * step] == all[first * step]) {
+            continue;
+        }
+        if (n++ < NAMED && used < size) {
+            used += (size_t)snprintf(text + used, size - used, "%s%u", n > 1 ? ", " : "", r);
+        }
+    }
+    if (n > NAMED && used < size) {
+        (void)snprintf(text + used, size - used, " and %u more", n - NAMED);
+    }
+}
+
+static int differ(const gw_step *s, const uint64_t *all, size_t step)
+{
+    int found = 0;
+    for (uint32_t r = 0; r < s->config.comm->ranks; r++) {
+        found |= all[r * step] != all[first_like(s->verify.said, r) * step];
+    }
+    return found;
+}
+
+/* All ranks come here. */
+static gw_status name_layer(gw_step *s, gw_why *why)
+{
+    const uint32_t n = s->n_layers, ranks = s->config.comm->ranks;
+    uint64_t *own = calloc((1 + (size_t)ranks) * n, sizeof *own);
+    char names[96] = "";
+    uint32_t layer = 0;
+    if (own == NULL) {
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory to compare means");
+    }
+    uint64_t *all = own + n;
+    for (uint32_t i = 0; i < n; i++) {
+        own[i] = hash_of(s, i);
+    }
+    gw_status status =
+        gw_step_gather(s, group_of(s), "comparing means", own, n * sizeof *own, NULL, all, why);
+    while (status == GW_OK && layer + 1 < n && !differ(s, all + layer, n)) {
+        layer++;
+    }
+    if (status == GW_OK) {
+        name_ranks(s, all + layer, n, names, sizeof names);
+        status = GW_FAIL(why, GW_ERR_CHECKSUM,
+                         "steps %llu to %llu: the means of layer '%.60s' differ between ranks; not "
+                         "as at rank %u: rank %s",
+                         (unsigned long long)s->verify.since, (unsigned long long)(s->number - 1),
+                         s->layers[layer].name, first_like(s->verify.said, 0), names);
+    }
+    free(own);
+    return status;
+}
+
+/* The step's, for good. What all ranks see alike needs no abort: that could only overtake the words. */
+static gw_status fail(gw_step *s, gw_status status, const gw_why *reason, gw_why *why)
+{
+    const int alike = status == GW_ERR_CHECKSUM || status == GW_ERR_DISAGREE;
+    gw_why before = {""};
+    if (gw_step_failure(s, &before) == GW_OK && alike) {
+        gw_feedback_refuse_saving(s->store, reason->text);
+        (void)pthread_mutex_lock(&s->lock);
+        s->status = status;
+        s->why = *reason;
+        (void)pthread_mutex_unlock(&s->lock);
+    } else if (before.text[0] == '\0') {
+        gw_step_fail(s, status, reason);
+    }
+    return gw_fail(why, status, "%s", reason->text);
+}
+
+static gw_status compare(gw_step *s, gw_why *why)
+{
+    gw_why reason = {""};
+    uint64_t own[SAYS] = {s->number, (uint64_t)gw_step_on_device(s), 0};
+    gw_status status = fetch(s, &reason);
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        own[SAY_HASH] = gw_hash_at(own[SAY_HASH], i, hash_of(s, i));
+    }
+    if (status == GW_OK) {
+        status = gw_step_gather(s, group_of(s), "comparing means", own, sizeof own, s->verify.room,
+                                s->verify.said, &reason);
+    }
+    for (uint32_t r = 1; r < s->config.comm->ranks && status == GW_OK; r++) {
+        if (s->verify.said[r * SAYS + SAY_NUMBER] != s->verify.said[SAY_NUMBER]) {
+            status = GW_FAIL(&reason, GW_ERR_DISAGREE,
+                             "rank %u compares means before step %llu, rank 0 before step %llu", r,
+                             (unsigned long long)s->verify.said[r * SAYS + SAY_NUMBER],
+                             (unsigned long long)s->verify.said[SAY_NUMBER]);
+        }
+    }
+    if (status == GW_OK && differ(s, s->verify.said + SAY_HASH, SAYS)) {
+        status = name_layer(s, &reason);
+    }
+    s->verify.soon = 0;
+    status = status == GW_OK ? begin_again(s, &reason) : status;
+    return status == GW_OK ? GW_OK : fail(s, status, &reason, why);
+}
+
+gw_status gw_step_verify_after(gw_step *s, gw_why *why)
+{
+    const int due = s->verify.soon || (s->number - 1) % s->config.verify_every == 0;
+    return gw_step_hashes(s) && due ? compare(s, why) : GW_OK;
+}
+
+gw_status gw_step_verify_rest(gw_step *s, gw_why *why)
+{
+    return gw_step_hashes(s) && s->verify.steps != 0 ? compare(s, why) : GW_OK;
+}
+
+gw_status gw_step_verify(gw_step *s, gw_why *why)
+{
+    if (s == NULL) {
+        return GW_FAIL(why, GW_ERR_ARG, "gw_step_verify: no step");
+    }
+    gw_status status = gw_step_failure(s, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (s->config.sharded) {
+        return GW_FAIL(why, GW_ERR_UNSUPPORTED, "of shards no two ranks have the same numbers");
+    }
+    if (s->config.verify_every == GW_STEP_VERIFY_NEVER) {
+        return GW_FAIL(why, GW_ERR_STATE,
+                       "verify_every is GW_STEP_VERIFY_NEVER: nothing is hashed");
+    }
+    if (s->posted != 0 || !s->agreed) {
+        return GW_FAIL(why, GW_ERR_STATE, "%s",
+                       s->agreed ? "a step is under way" : "no plan is agreed");
+    }
+    return gw_step_hashes(s) ? compare(s, why) : GW_OK;
+}
