@@ -50,7 +50,7 @@ def main():
         counts, reasons = (of_ctest if path.suffix == ".xml" else of_python)(path)
         total = [a + b for a, b in zip(total, counts)]
         for reason in reasons:
-            line = f"{path.stem}: {re.sub(r' \([0-9.]+ s\)$', '', reason)}"
+            line = f"{path.stem}: " + re.sub(r" \([0-9.]+ s\)$", "", reason)
             known = any(fnmatch.fnmatchcase(line, pattern) for pattern in skips)
             print(f"skipped: {line}" + ("" if known else "   <- not in tests/skips.txt"))
             unexpected += [] if known else [line]
