@@ -18,6 +18,8 @@ typedef struct seals_class {
     uint32_t layers;
     int fused, convoy; /* the layers are small: summed as one, or sent in one message */
     int agreeing;      /* the messages before the first step, instead of the step's */
+    int last;    /* those of the last step: other ranks see it when they compare means at the end */
+    int sharded; /* half a route */
     const char *chooses; /* "adapt:…", "auto:…": levels are chosen, and all messages since count */
     int steps;           /* 0: SEALS_USUAL */
 } seals_class;
@@ -32,13 +34,14 @@ typedef struct seals_job {
 typedef struct seals_result {
     int status
         [1 + SEALS_STEPS]; /* of agreeing, then of each step; later ones repeat the first failure */
+    int closed;            /* of comparing means after the last step */
     char words[256];       /* of the first failure */
     uint64_t digest[SEALS_STEPS]; /* of the means */
-    uint64_t agreed, chose, began,
-        ended; /* operations after agreeing, after choosing began, before and after the second step */
-    uint64_t all; /* operations in the end */
+    /* Operations after agreeing, after choosing began, before and after the step that is struck. */
+    uint64_t agreed, chose, began, ended;
+    uint64_t all; /* operations before the last step */
     int kept; /* checkpoints that this rank wrote, one a step from the first on; none after a failure */
-    uint64_t saved[2]; /* residuals before the second step, and at the end */
+    uint64_t saved[2]; /* residuals before the step that is struck, and at the end */
     int struck;        /* the fault changed a byte */
 } seals_result;
 
