@@ -393,8 +393,7 @@ gw_status gw_step_adapt_open(gw_step *s, gw_step_adapt **out, gw_why *why)
     s->adapt = *out = a;
     (void)pthread_mutex_init(&a->lock, NULL);
     (void)pthread_cond_init(&a->changed, NULL);
-    gw_comm *world = s->config.comm;
-    return s->side == NULL ? world->table->split(world, 0, world->rank, &s->side, why) : GW_OK;
+    return s->side == NULL ? gw_step_split(s, s->config.comm, 0, &s->side, why) : GW_OK;
 }
 
 gw_status gw_step_adapt_lay_out(gw_step_adapt *a, size_t more, gw_why *why)

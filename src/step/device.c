@@ -60,12 +60,12 @@ static gw_status open_groups(gw_step *s, gw_why *why)
     gw_comm *world = s->config.device_comm;
     const uint32_t k = s->config.ranks_per_node;
     const int nodes = k != 0 && world->ranks % k == 0;
-    gw_status status = world->table->split(world, 0, world->rank, &s->device.flat, why);
+    gw_status status = gw_step_split(s, world, 0, &s->device.flat, why);
     if (status == GW_OK && nodes) {
-        status = world->table->split(world, world->rank / k, world->rank, &s->device.intra, why);
+        status = gw_step_split(s, world, world->rank / k, &s->device.intra, why);
     }
     if (status == GW_OK && nodes) {
-        status = world->table->split(world, world->rank % k, world->rank, &s->device.inter, why);
+        status = gw_step_split(s, world, world->rank % k, &s->device.inter, why);
     }
     return status;
 }

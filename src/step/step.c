@@ -57,6 +57,22 @@ static gw_status check_config(const gw_step_config *c, gw_why *why)
     return GW_OK;
 }
 
+gw_status gw_step_split(const gw_step *s, gw_comm *world, uint32_t colour, gw_comm **out,
+                        gw_why *why)
+{
+    gw_why own = {""};
+    why = gw_why_or(why, &own);
+    const gw_status status = world->table->split(world, colour, world->rank, out, why);
+    if (status != GW_OK) {
+        const char *reason = why->text[0] != '\0' ? why->text : gw_status_string(status);
+        world->table->abort(world, reason);
+        if (world != s->config.comm) {
+            s->config.comm->table->abort(s->config.comm, reason);
+        }
+    }
+    return status;
+}
+
 /* A group of its own for every lane and level, so that exchanges on different lanes never wait for one
  * another's order. */
 static gw_status open_lanes(gw_step *s, gw_why *why)
@@ -67,12 +83,12 @@ static gw_status open_lanes(gw_step *s, gw_why *why)
     gw_status status = GW_OK;
     for (; s->n_lanes < s->config.lanes && status == GW_OK; s->n_lanes++) {
         gw_lane *lane = &s->lanes[s->n_lanes].groups;
-        status = world->table->split(world, 0, world->rank, &lane->flat, why);
+        status = gw_step_split(s, world, 0, &lane->flat, why);
         if (status == GW_OK && nodes) {
-            status = world->table->split(world, world->rank / k, world->rank, &lane->intra, why);
+            status = gw_step_split(s, world, world->rank / k, &lane->intra, why);
         }
         if (status == GW_OK && nodes) {
-            status = world->table->split(world, world->rank % k, world->rank, &lane->inter, why);
+            status = gw_step_split(s, world, world->rank % k, &lane->inter, why);
         }
     }
     return status;

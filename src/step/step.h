@@ -158,6 +158,9 @@ enum { GW_STEP_NUMBERS = 16 };
 gw_status gw_step_compare_numbers(gw_step *s, gw_comm *comm,
                                   const uint64_t numbers[GW_STEP_NUMBERS], const char *const *names,
                                   int n, gw_why *why);
+/* The ranks of `world` with this colour, in order of rank. A failure ends the world: other ranks may be waiting in a split. */
+gw_status gw_step_split(const gw_step *s, gw_comm *world, uint32_t colour, gw_comm **out,
+                        gw_why *why);
 /* `all` gets the `bytes` of every rank. A failure is the step's: members may still be writing. `room`: gw_gather_room bytes,
  * or NULL to allocate them. */
 gw_status gw_step_gather(gw_step *s, gw_comm *comm, const char *what, const void *own, size_t bytes,

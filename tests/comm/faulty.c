@@ -8,7 +8,7 @@
 typedef struct plan {
     fault fault;
     const gw_comm_table *table;
-    uint64_t next;
+    uint64_t next, splits;
     int struck;
     unsigned groups;
     struct operation *under_way;
@@ -41,8 +41,9 @@ static operation *begin(faulty *f, gw_request *request)
     operation *op = calloc(1, sizeof *op);
     const uint64_t number = f->plan->next++;
     const fault *planned = &f->plan->fault;
-    if (op != NULL && (number == planned->operation ||
-                       (number > planned->operation && planned->kind == FAULT_STOP))) {
+    if (op != NULL && planned->kind != FAULT_SPLIT &&
+        (number == planned->operation ||
+         (number > planned->operation && planned->kind == FAULT_STOP))) {
         op->fault = *planned;
     }
     if (op != NULL) {
@@ -216,6 +217,12 @@ static gw_status split(gw_comm *comm, uint32_t colour, uint32_t key, gw_comm **o
 {
     faulty *f = (faulty *)comm;
     gw_comm *inner = NULL;
+    if (f->plan->splits++ == f->plan->fault.operation && f->plan->fault.kind == FAULT_SPLIT) {
+        if (why != NULL) {
+            (void)snprintf(why->text, sizeof why->text, "a split fails on purpose");
+        }
+        return GW_ERR_CHECKSUM;
+    }
     const gw_status status = f->inner->table->split(f->inner, colour, key, &inner, why);
     if (status != GW_OK) {
         return status;

@@ -11,6 +11,7 @@ typedef enum fault_kind {
     FAULT_LIE, /* a byte of what this rank sends is another than its caller meant; not of a broadcast */
     FAULT_STOP, /* this rank does nothing any more: the operation is not begun, nor any after it */
     FAULT_FAIL, /* its test fails: GW_ERR_SYSTEM */
+    FAULT_SPLIT, /* split number `operation` fails at this rank, which tells no other: GW_ERR_CHECKSUM */
     FAULT_DELAY /* done only after `amount` more tests */
 } fault_kind;
 

@@ -2,6 +2,9 @@
  * residuals as after the last good step. Ranks that lie, stop, or leave. */
 #include "comm/faulty.h"
 #include "support/check.h"
+
+#include <gradwire/step_adapt.h>
+
 #include "support/steps.h"
 
 enum { RANKS = 4, ODD = 2, GOOD = 2 }; /* the odd one; good steps before the bad one */
@@ -320,6 +323,44 @@ static void a_rank_that_leaves_in_mid_step(void **state)
     leave(2, 1);
 }
 
+/* ---- groups that cannot be made ---- */
+
+enum { SPLITS = 4 }; /* three for a lane, and adapt's own */
+
+static void split_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    const uint64_t *which = arg, dims[] = {40, 50};
+    const fault planned = {rank == ODD ? FAULT_SPLIT : FAULT_NONE, *which, 0};
+    gw_comm *wrapped = faulty_wrap(comm, planned);
+    gw_step *step = NULL;
+    gw_why why = {""};
+    uint32_t layer = 0;
+    RANK_TRUE(wrapped != NULL, "no memory");
+    const gw_step_config config = {.comm = wrapped, .lanes = 1, .ranks_per_node = 2, .timeout = 60};
+    gw_status status = gw_step_create(&config, &step, &why);
+    RANK_TRUE((status == GW_OK) == (*which == SPLITS - 1), "the split is another one");
+    if (status == GW_OK) {
+        RANK_OK(gw_step_add(step, "w", dims, 2, GW_F32, &layer, &why), why.text);
+        RANK_OK(gw_step_agree(step, &why), why.text);
+        status = gw_step_adapt_begin_spec(step, "adapt/dither:bits=4", &why);
+    }
+    RANK_TRUE(status == (rank == ODD ? GW_ERR_CHECKSUM : GW_ERR_PEER), why.text);
+    RANK_TRUE(strstr(why.text, "fails on purpose") != NULL, why.text);
+    ranks_meet(all);
+    gw_step_destroy(step);
+    wrapped->table->close(wrapped);
+}
+
+/* The rank that finds its group's messages changed tells the others, who would wait for ever. */
+static void a_group_that_cannot_be_made(void **state)
+{
+    (void)state;
+    const gw_threads_config world = {.ranks = RANKS};
+    for (uint64_t which = 0; which < SPLITS; which++) {
+        ranks_run(&world, split_main, &which);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -330,6 +371,7 @@ int main(void)
         cmocka_unit_test(a_rank_that_stops),
         cmocka_unit_test(a_rank_that_posts_nothing),
         cmocka_unit_test(a_rank_that_leaves_in_mid_step),
+        cmocka_unit_test(a_group_that_cannot_be_made),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
