@@ -132,6 +132,9 @@ gw_status gw_step_adapt_begin_spec(gw_step *step, const char *text, gw_why *why)
 {
     gw_adapt_spec spec;
     const gw_status status = gw_adapt_spec_parse(text, &spec, why);
+    if (status != GW_OK) {
+        return status;
+    }
     const gw_step_adapt_config config = {.rules = {.families = spec.families,
                                                    .n_families = spec.n_families,
                                                    .uniform = spec.families[0]},
@@ -140,5 +143,5 @@ gw_status gw_step_adapt_begin_spec(gw_step *step, const char *text, gw_why *why)
                                          .alpha = spec.alpha,
                                          .least_gain = spec.gain,
                                          .floor = spec.floor};
-    return status == GW_OK ? gw_step_adapt_begin(step, &config, why) : status;
+    return gw_step_adapt_begin(step, &config, why);
 }

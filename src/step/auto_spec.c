@@ -89,6 +89,9 @@ gw_status gw_step_auto_begin_spec(gw_step *step, const char *text, gw_why *why)
 {
     gw_auto_spec spec;
     const gw_status status = gw_auto_spec_parse(text, &spec, why);
+    if (status != GW_OK) {
+        return status;
+    }
     const gw_step_auto_config config = {
         .families = spec.families,
         .n_families = spec.n_families,
@@ -96,5 +99,5 @@ gw_status gw_step_auto_begin_spec(gw_step *step, const char *text, gw_why *why)
         .alpha = spec.alpha,
         .limit = spec.limit,
         .period = spec.period};
-    return status == GW_OK ? gw_step_auto_begin(step, &config, why) : status;
+    return gw_step_auto_begin(step, &config, why);
 }
