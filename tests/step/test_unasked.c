@@ -40,7 +40,9 @@ static void unasked_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     (void)all;
     steps_open(&s, &config, layers, LAYERS);
     steps_agree(&s);
-    u->begun = rank == FAILS ? faulty_operations(faulty) : u->begun;
+    if (rank == FAILS) {
+        u->begun = faulty_operations(faulty);
+    }
     gw_status status = gw_auto_spec_is(u->spec) ? gw_step_auto_begin_spec(s.step, u->spec, NULL)
                                                 : gw_step_adapt_begin_spec(s.step, u->spec, NULL);
     const uint64_t most =
@@ -49,7 +51,9 @@ static void unasked_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
         status = step_once(&s, step);
     }
     RANK_TRUE((status == GW_OK) == (u->fails_at == UINT64_MAX), gw_status_string(status));
-    u->ended = rank == FAILS ? faulty_operations(faulty) : u->ended;
+    if (rank == FAILS) {
+        u->ended = faulty_operations(faulty);
+    }
     steps_close(&s);
     faulty->table->close(faulty);
 }
