@@ -189,8 +189,10 @@ static gw_status test(seat *s, uint64_t step, gw_why *why)
 static gw_status save(seat *s, uint64_t step, gw_why *why)
 {
     const gw_cli_training *t = s->training;
-    if (s->saved == step) {
-        return GW_OK;
+    const gw_status alike =
+        gw_step_verify(s->rank->step, why); /* also after a load, and at the end */
+    if (alike != GW_OK || s->saved == step) {
+        return alike;
     }
     s->saved = step;
     if (s->run) { /* run.json and the checkpoint never know more than the history */

@@ -15,7 +15,8 @@
 extern "C" {
 #endif
 
-#define GW_CHECKPOINT_VERSION 1
+/* The newest version. A checkpoint without hashes of means is written as version 1. */
+#define GW_CHECKPOINT_VERSION 2
 /* Elements of a tensor: below 2^48. */
 enum {
     GW_FEEDBACK_MAX_NAME = 1024,
@@ -112,6 +113,22 @@ GW_API gw_status gw_feedback_save(const gw_feedback *store, void *buffer, size_t
 /* From now on save is GW_ERR_STATE, with this reason; NULL: it works again. A step calls it when it fails: what a rank
  * saved then would not belong to what others have saved. */
 GW_API void gw_feedback_refuse_saving(gw_feedback *store, const char *reason);
+
+/* Running hashes of the means that a rank applied after the last comparison between ranks. */
+typedef struct gw_feedback_means {
+    uint32_t kind;    /* 0: no hashes. Only hashes of the same kind can be compared */
+    uint64_t since;   /* the first step that they cover */
+    uint64_t *hashes; /* one per tensor */
+} gw_feedback_means;
+typedef struct gw_feedback_means_keeper {
+    void *owner;
+    /* Fills in kind and since, and the hashes, which are zero before, unless they are NULL. */
+    gw_status (*save)(void *owner, gw_feedback_means *means, gw_why *why);
+    void (*load)(void *owner, const gw_feedback_means *means);
+} gw_feedback_means_keeper;
+/* From now on save asks the keeper for hashes, and load passes the hashes of the checkpoint to it. A step registers itself
+ * with its store: means that ranks had not compared before a save are then compared after the load. NULL: no keeper. */
+GW_API void gw_feedback_keep_means(gw_feedback *store, const gw_feedback_means_keeper *keeper);
 
 /* What a checkpoint says of itself. */
 typedef struct gw_feedback_info {

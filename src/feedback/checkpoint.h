@@ -10,8 +10,10 @@ enum {
     GW_CHECKPOINT_HEADER = 64,
     GW_CHECKPOINT_ENTRY = 16,
     GW_CHECKPOINT_RECORD = 24,
+    GW_CHECKPOINT_MEAN = 8, /* the hash of one tensor's means */
     GW_CHECKPOINT_HASH_AT = 56
 };
+enum { GW_CHECKPOINT_PLAIN = 1 }; /* the version without hashes of means */
 enum { GW_CHECKPOINT_RESIDUAL = 1, GW_CHECKPOINT_ORPHAN = 2 };
 extern const uint8_t gw_checkpoint_magic[4];
 
@@ -42,6 +44,9 @@ typedef struct gw_checkpoint {
     gw_feedback_info info;
     gw_checkpoint_tensor *tensors;
     gw_checkpoint_record *records;
+    uint32_t means_kind; /* 0: the checkpoint has no hashes of means */
+    uint64_t means_since;
+    const uint8_t *means; /* one u64 per tensor, in the order of tensors */
 } gw_checkpoint;
 
 /* Checks everything; on failure there is nothing to free. */

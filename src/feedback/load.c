@@ -38,6 +38,7 @@ typedef struct load {
     size_t n;                   /* checkpoints given … */
     gw_checkpoint *checkpoints; /* … in order of old rank */
     const uint8_t **sources;    /* room for n: the numbers that add up to one residual */
+    gw_feedback_means means;
     gw_feedback_told told;
 } load;
 
@@ -311,6 +312,48 @@ static gw_status missing(const load *l, gw_why *why)
         one ? "is" : "are", one ? "it is" : "they are");
 }
 
+/* ---- hashes of means ---- */
+
+/* Replicas are equal: the old ranks that this rank takes over must have applied the same means. */
+static gw_status check_means(const load *l, gw_why *why)
+{
+    const gw_checkpoint *first = NULL;
+    for (size_t i = 0; i < l->n; i++) {
+        const gw_checkpoint *c = &l->checkpoints[i];
+        for (size_t t = 0; first != NULL && c->means_kind == first->means_kind &&
+                           c->means_since == first->means_since && t < l->store->n_tensors;
+             t++) {
+            if (memcmp(c->means + 8 * t, first->means + 8 * t, 8) != 0) {
+                return GW_FAIL(why, GW_ERR_CHECKSUM,
+                               "the checkpoints of ranks %u and %u of %u disagree: since step %llu "
+                               "the means of '%s' differ",
+                               first->info.rank, c->info.rank, l->old_world,
+                               (unsigned long long)c->means_since, show(&c->tensors[t]).text);
+            }
+        }
+        first = first == NULL && c->means_kind != 0 ? c : first;
+    }
+    return GW_OK;
+}
+
+/* Takes the hashes of the first checkpoint that has any. check_means compares the others with it. */
+static gw_status prepare_means(load *l, gw_why *why)
+{
+    l->means.hashes = calloc(l->store->n_tensors + 1, sizeof *l->means.hashes);
+    if (l->means.hashes == NULL) {
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for hashes of means");
+    }
+    for (size_t i = 0; i < l->n && l->means.kind == 0; i++) {
+        const gw_checkpoint *c = &l->checkpoints[i];
+        l->means.kind = c->means_kind;
+        l->means.since = c->means_since;
+        for (size_t t = 0; c->means_kind != 0 && t < l->store->n_tensors; t++) {
+            l->means.hashes[l->store->sorted[t]] = gw_get_u64(c->means + 8 * t);
+        }
+    }
+    return check_means(l, why);
+}
+
 static gw_status prepare(load *l, const gw_feedback_blob *blobs, gw_why *why)
 {
     l->checkpoints = calloc(l->n + 1, sizeof *l->checkpoints);
@@ -321,6 +364,9 @@ static gw_status prepare(load *l, const gw_feedback_blob *blobs, gw_why *why)
     gw_status status = read_blobs(l, blobs, why);
     if (status == GW_OK && l->n < l->heirs && !l->some_lost) {
         status = missing(l, why);
+    }
+    if (status == GW_OK) {
+        status = prepare_means(l, why);
     }
     for (size_t t = 0; status == GW_OK && t < l->store->n_tensors; t++) {
         status = check_sums(l, t, why);
@@ -381,6 +427,9 @@ static gw_status load_all(gw_feedback *store, uint32_t old_world, int some_lost,
         }
     }
     gw_fp_leave(caller);
+    if (status == GW_OK && store->means.load != NULL) {
+        store->means.load(store->means.owner, &l.means);
+    }
     if (status == GW_OK && told != NULL) {
         tell(&l);
         *told = l.told;
@@ -390,6 +439,7 @@ static gw_status load_all(gw_feedback *store, uint32_t old_world, int some_lost,
     }
     free(l.checkpoints);
     free(l.sources);
+    free(l.means.hashes);
     return status;
 }
 

@@ -32,6 +32,7 @@ typedef struct reader {
     uint64_t size, directory;
     uint64_t entry, numbers;
     uint64_t n_records; /* read so far */
+    int means;          /* 1: hashes of means follow behind `size` */
 } reader;
 
 /* Everything before the first entry. */
@@ -48,9 +49,11 @@ static gw_status read_header(reader *r, gw_feedback_info *info, gw_why *why)
                        GW_CHECKPOINT_HEADER);
     }
     const unsigned version = gw_get_u16(b + 4);
-    if (version != GW_CHECKPOINT_VERSION) {
-        return GW_FAIL(why, GW_ERR_VERSION, "checkpoint version %u; this library reads version %d",
-                       version, GW_CHECKPOINT_VERSION);
+    r->means = version == GW_CHECKPOINT_VERSION;
+    if (version != GW_CHECKPOINT_PLAIN && !r->means) {
+        return GW_FAIL(why, GW_ERR_VERSION,
+                       "checkpoint version %u; this library reads versions %d to %d", version,
+                       GW_CHECKPOINT_PLAIN, GW_CHECKPOINT_VERSION);
     }
     const uint64_t bytes = gw_get_u64(b + 16);
     if (bytes > size) {
@@ -72,7 +75,8 @@ static gw_status read_header(reader *r, gw_feedback_info *info, gw_why *why)
                                .tensors = gw_get_u32(b + 32),
                                .residuals = gw_get_u32(b + 36),
                                .orphans = gw_get_u32(b + 40)};
-    if (gw_get_u16(b + 6) != 0 || gw_get_u32(b + 44) != 0 || gw_get_u64(b + 48) != 0) {
+    if (gw_get_u16(b + 6) != 0 ||
+        (!r->means && (gw_get_u32(b + 44) != 0 || gw_get_u64(b + 48) != 0))) {
         return GW_FAIL(why, GW_ERR_CORRUPT, "a reserved field is not zero");
     }
     if (info->rank >= info->world || info->tensors > GW_FEEDBACK_MAX_TENSORS) {
@@ -87,6 +91,24 @@ static gw_status read_header(reader *r, gw_feedback_info *info, gw_why *why)
         return GW_FAIL(why, GW_ERR_CORRUPT, "%u tensors, %u residuals and %u orphans do not fit",
                        info->tensors, info->residuals, info->orphans);
     }
+    return GW_OK;
+}
+
+/* Hashes of means are the last bytes of a checkpoint. Takes them off `size`, where the numbers end. */
+static gw_status read_means(reader *r, gw_checkpoint *c, gw_why *why)
+{
+    const uint64_t bytes = (uint64_t)GW_CHECKPOINT_MEAN * c->info.tensors;
+    if (!r->means) {
+        return GW_OK;
+    }
+    c->means_kind = gw_get_u32(r->bytes + 44);
+    c->means_since = gw_get_u64(r->bytes + 48);
+    if (c->means_kind == 0 || bytes > r->size - r->directory) {
+        return GW_FAIL(why, GW_ERR_CORRUPT, "hashes of means: kind %u, %llu bytes", c->means_kind,
+                       (unsigned long long)bytes);
+    }
+    r->size -= bytes;
+    c->means = r->bytes + r->size;
     return GW_OK;
 }
 
@@ -233,6 +255,9 @@ gw_status gw_checkpoint_read(const void *bytes, size_t size, gw_checkpoint *out,
     reader r = {.bytes = bytes, .size = size};
     gw_checkpoint c = {.tensors = NULL};
     gw_status status = read_header(&r, &c.info, why);
+    if (status == GW_OK) {
+        status = read_means(&r, &c, why);
+    }
     if (status != GW_OK) {
         return status;
     }

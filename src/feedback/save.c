@@ -5,10 +5,11 @@
 #include "feedback/store.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 /* What a first pass over the store finds. */
 typedef struct measure {
-    uint64_t directory, bytes; /* header with entries; all */
+    uint64_t directory, bytes; /* of header and entries; of everything except hashes of means */
     uint64_t residuals, orphans;
 } measure;
 
@@ -88,6 +89,16 @@ static gw_status write_tensor(pen *p, const gw_store_tensor *t, gw_why *why)
     return status;
 }
 
+static gw_status ask_means(const gw_feedback *store, gw_feedback_means *means, gw_why *why)
+{
+    return store->means.save != NULL ? store->means.save(store->means.owner, means, why) : GW_OK;
+}
+
+static size_t all_bytes(const gw_feedback *store, const measure *m, const gw_feedback_means *means)
+{
+    return (size_t)m->bytes + (means->kind != 0 ? GW_CHECKPOINT_MEAN * store->n_tensors : 0);
+}
+
 gw_status gw_feedback_save_bytes(const gw_feedback *store, size_t *bytes, gw_why *why)
 {
     if (store == NULL || bytes == NULL) {
@@ -97,8 +108,10 @@ gw_status gw_feedback_save_bytes(const gw_feedback *store, size_t *bytes, gw_why
     if (m.residuals > UINT32_MAX || m.orphans > UINT32_MAX) {
         return GW_FAIL(why, GW_ERR_RANGE, "more than 2^32 residuals or orphans");
     }
-    *bytes = (size_t)m.bytes;
-    return GW_OK;
+    gw_feedback_means means = {.hashes = NULL};
+    const gw_status status = ask_means(store, &means, why);
+    *bytes = all_bytes(store, &m, &means);
+    return status;
 }
 
 void gw_feedback_refuse_saving(gw_feedback *store, const char *reason)
@@ -109,6 +122,45 @@ void gw_feedback_refuse_saving(gw_feedback *store, const char *reason)
                        : reason[0] == '\0' ? "no reason was given"
                                            : reason);
     }
+}
+
+void gw_feedback_keep_means(gw_feedback *store, const gw_feedback_means_keeper *keeper)
+{
+    if (store != NULL) {
+        store->means = keeper != NULL ? *keeper : (gw_feedback_means_keeper){NULL, NULL, NULL};
+    }
+}
+
+/* Writes the checkpoint after all checks have passed. */
+static gw_status write_all(const gw_feedback *store, const gw_feedback_means *means, uint8_t *b,
+                           size_t *bytes, gw_why *why)
+{
+    const measure m = measure_store(store);
+    gw_status status = GW_OK;
+    *bytes = all_bytes(store, &m, means);
+    memset(b, 0, GW_CHECKPOINT_HEADER);
+    memcpy(b, gw_checkpoint_magic, sizeof gw_checkpoint_magic);
+    gw_put_u16(b + 4, means->kind != 0 ? GW_CHECKPOINT_VERSION : GW_CHECKPOINT_PLAIN);
+    gw_put_u32(b + 8, store->rank);
+    gw_put_u32(b + 12, store->world);
+    gw_put_u64(b + 16, *bytes);
+    gw_put_u64(b + 24, m.directory);
+    gw_put_u32(b + 32, (uint32_t)store->n_tensors);
+    gw_put_u32(b + 36, (uint32_t)m.residuals);
+    gw_put_u32(b + 40, (uint32_t)m.orphans);
+    gw_put_u32(b + 44, means->kind);
+    gw_put_u64(b + 48, means->kind != 0 ? means->since : 0);
+    pen p = {b + GW_CHECKPOINT_HEADER, b + m.directory};
+    for (size_t i = 0; i < store->n_tensors && status == GW_OK; i++) {
+        status = write_tensor(&p, &store->tensors[store->sorted[i]], why);
+    }
+    for (size_t i = 0; i < store->n_tensors && means->kind != 0; i++) {
+        gw_put_u64(b + m.bytes + GW_CHECKPOINT_MEAN * i, means->hashes[store->sorted[i]]);
+    }
+    if (status == GW_OK) {
+        gw_put_u64(b + GW_CHECKPOINT_HASH_AT, gw_checkpoint_hash(b, *bytes));
+    }
+    return status;
 }
 
 gw_status gw_feedback_save(const gw_feedback *store, void *buffer, size_t capacity, size_t *written,
@@ -136,26 +188,17 @@ gw_status gw_feedback_save(const gw_feedback *store, void *buffer, size_t capaci
         return GW_FAIL(why, GW_ERR_CAPACITY, "the checkpoint has %zu bytes, the buffer %zu", bytes,
                        capacity);
     }
-    const measure m = measure_store(store);
-    uint8_t *b = buffer;
-    memset(b, 0, GW_CHECKPOINT_HEADER);
-    memcpy(b, gw_checkpoint_magic, sizeof gw_checkpoint_magic);
-    gw_put_u16(b + 4, GW_CHECKPOINT_VERSION);
-    gw_put_u32(b + 8, store->rank);
-    gw_put_u32(b + 12, store->world);
-    gw_put_u64(b + 16, bytes);
-    gw_put_u64(b + 24, m.directory);
-    gw_put_u32(b + 32, (uint32_t)store->n_tensors);
-    gw_put_u32(b + 36, (uint32_t)m.residuals);
-    gw_put_u32(b + 40, (uint32_t)m.orphans);
-    pen p = {b + GW_CHECKPOINT_HEADER, b + m.directory};
-    for (size_t i = 0; i < store->n_tensors && status == GW_OK; i++) {
-        status = write_tensor(&p, &store->tensors[store->sorted[i]], why);
+    gw_feedback_means means = {.hashes = calloc(store->n_tensors + 1, sizeof *means.hashes)};
+    if (means.hashes == NULL) {
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for hashes of means");
     }
-    if (status != GW_OK) {
-        return status;
+    status = ask_means(store, &means, why);
+    if (status == GW_OK) {
+        status = write_all(store, &means, buffer, &bytes, why);
     }
-    gw_put_u64(b + GW_CHECKPOINT_HASH_AT, gw_checkpoint_hash(b, bytes));
-    *written = bytes;
-    return GW_OK;
+    free(means.hashes);
+    if (status == GW_OK) {
+        *written = bytes;
+    }
+    return status;
 }

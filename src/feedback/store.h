@@ -50,6 +50,7 @@ struct gw_feedback {
     const int *ready; /* NULL, or a load is refused while it is 0: `first` says what to do */
     const char *first;
     gw_why refused; /* why nothing is saved; "": it is */
+    gw_feedback_means_keeper means;
 };
 
 /* r of zeros, and after if asked for. */

@@ -125,6 +125,7 @@ gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *wh
     }
     if (status == GW_OK) {
         gw_feedback_load_when(s->store, &s->agreed, "call gw_step_agree first");
+        gw_step_verify_open(s);
     }
     if (status == GW_OK && config->threads > 1) {
         status = gw_pool_create(config->threads, &s->pool);

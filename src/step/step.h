@@ -83,16 +83,18 @@ typedef struct gw_step_device {
     gw_cuda_result *results, *results_here;
     uint32_t room;
     gw_comm *flat, *intra, *inter;  /* of config.device_comm, for all lanes */
-    uint64_t *hashes, *hashes_here; /* of means there, by layer */
+    uint64_t *hashes, *hashes_here; /* of means written there, for the first verify.layers layers */
 } gw_step_device;
 
 /* Running hashes of means, which ranks compare. */
 typedef struct gw_step_verify_state {
-    void *room;     /* for the comparison's messages */
-    uint64_t *said; /* what each rank said */
-    uint64_t since; /* number of the first step that was not compared */
-    uint64_t steps; /* that were not */
-    int soon;       /* after the next step */
+    void *room;      /* for the comparison's messages */
+    uint64_t *said;  /* what each rank said */
+    uint64_t since;  /* number of the first step that was not compared */
+    uint64_t steps;  /* that were not */
+    uint32_t layers; /* for which the device has room */
+    uint32_t loaded; /* where loaded hashes were made; 0: none were loaded */
+    int soon;        /* after the next step */
 } gw_step_verify_state;
 
 struct gw_step {
@@ -187,6 +189,8 @@ static inline int gw_step_hashes(const gw_step *s)
     return s->config.verify_every != GW_STEP_VERIFY_NEVER && !s->config.sharded &&
            s->config.comm->ranks > 1;
 }
+/* From now on checkpoints of the step's store carry the hashes that ranks have not compared yet. */
+void gw_step_verify_open(gw_step *s);
 gw_status gw_step_verify_prepare(gw_step *s, gw_why *why);
 void gw_step_verify_close(gw_step *s);
 /* The layer's mean as it is written to its gradient: fp32 numbers become its dtype. Returns the largest |bits|, as

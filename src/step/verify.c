@@ -12,6 +12,8 @@
 enum { BLOCK = 2048 };
 /* What a rank says: the number of the next step, where its hashes were made, their hash. */
 enum { SAY_NUMBER, SAY_PLACE, SAY_HASH, SAYS };
+/* Where hashes are made: a device hashes another way, so hashes of two places cannot be compared. */
+enum { ON_HOST = 1, ON_DEVICE = 2, PLACES = 3 };
 
 static gw_comm *group_of(const gw_step *s)
 {
@@ -43,11 +45,12 @@ static gw_status begin_again(gw_step *s, gw_why *why)
         s->layers[i].hashes = 0;
     }
     s->verify.steps = 0;
+    s->verify.loaded = 0;
     if (!gw_step_on_device(s)) {
         return GW_OK;
     }
     gw_status status = gw_cuda_clear(s->config.place, s->device.side, s->device.hashes,
-                                     s->n_layers * sizeof *s->device.hashes, why);
+                                     s->verify.layers * sizeof *s->device.hashes, why);
     return status == GW_OK ? gw_cuda_wait(s->config.place, s->device.side, why) : status;
 }
 
@@ -59,6 +62,8 @@ gw_status gw_step_verify_prepare(gw_step *s, gw_why *why)
     }
     if (s->verify.room == NULL) {
         s->verify.room = malloc(gw_gather_room(group_of(s), SAYS * sizeof(uint64_t)));
+    }
+    if (s->verify.said == NULL) {
         s->verify.said = calloc(SAYS * (size_t)s->config.comm->ranks, sizeof *s->verify.said);
     }
     if (s->verify.room == NULL || s->verify.said == NULL) {
@@ -70,6 +75,7 @@ gw_status gw_step_verify_prepare(gw_step *s, gw_why *why)
     for (uint32_t i = 0; i < s->n_lanes; i++) {
         s->lanes[i].groups.hashes = s->device.hashes;
     }
+    s->verify.layers = s->n_layers;
     s->verify.soon = 1;
     return status == GW_OK ? begin_again(s, why) : status;
 }
@@ -126,8 +132,8 @@ void gw_step_verify_count(gw_step *s)
 /* The layer's hash since the last comparison, wherever its means were written. */
 static uint64_t hash_of(const gw_step *s, uint32_t layer)
 {
-    return s->layers[layer].hashes +
-           (s->device.hashes_here != NULL ? s->device.hashes_here[layer] : 0);
+    const int there = s->device.hashes_here != NULL && layer < s->verify.layers;
+    return s->layers[layer].hashes + (there ? s->device.hashes_here[layer] : 0);
 }
 
 static gw_status fetch(gw_step *s, gw_why *why)
@@ -135,13 +141,60 @@ static gw_status fetch(gw_step *s, gw_why *why)
     gw_status status = GW_OK;
     if (gw_step_on_device(s)) {
         status = gw_cuda_copy(s->config.place, s->device.side, s->device.hashes_here,
-                              s->device.hashes, s->n_layers * sizeof *s->device.hashes, why);
+                              s->device.hashes, s->verify.layers * sizeof *s->device.hashes, why);
         status = status == GW_OK ? gw_cuda_wait(s->config.place, s->device.side, why) : status;
     }
     return status;
 }
 
-/* The first rank whose hashes were made where this rank's were: on a device they are others. */
+static uint32_t made_now(const gw_step *s)
+{
+    return gw_step_on_device(s) ? ON_DEVICE : ON_HOST;
+}
+
+/* ---- checkpoints ---- */
+
+static gw_status save_means(void *owner, gw_feedback_means *means, gw_why *why)
+{
+    gw_step *s = owner;
+    if (!gw_step_hashes(s) || s->verify.steps == 0) {
+        return GW_OK;
+    }
+    means->kind = made_now(s) | s->verify.loaded;
+    means->since = s->verify.since;
+    if (means->hashes == NULL) {
+        return GW_OK;
+    }
+    const gw_status status = fetch(s, why);
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        means->hashes[s->layers[i].store_tensor] = hash_of(s, i);
+    }
+    return status;
+}
+
+/* The next comparison covers loaded hashes too. */
+static void load_means(void *owner, const gw_feedback_means *means)
+{
+    gw_step *s = owner;
+    if (!gw_step_hashes(s) || means->kind == 0) {
+        return;
+    }
+    s->verify.since = means->since;
+    s->verify.steps++;
+    s->verify.loaded = means->kind & PLACES;
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        s->layers[i].hashes += means->hashes[s->layers[i].store_tensor];
+    }
+}
+
+void gw_step_verify_open(gw_step *s)
+{
+    gw_feedback_keep_means(s->store, &(gw_feedback_means_keeper){s, save_means, load_means});
+}
+
+/* ---- what ranks say ---- */
+
+/* The first rank whose hashes were made where this rank's were. */
 static uint32_t first_like(const uint64_t *said, uint32_t rank)
 {
     uint32_t first = 0;
@@ -149,27 +202,6 @@ static uint32_t first_like(const uint64_t *said, uint32_t rank)
         first++;
     }
     return first;
-}
-
-/* "rank 2", or "ranks 1, 3 and 4": those whose number is not the first rank's of their kind. */
-static void name_ranks(const gw_step *s, const uint64_t *all, size_t step, char *text, size_t size)
-{
-    enum { NAMED = 8 };
-    uint32_t n = 0;
-    size_t used = 0;
-    text[0] = '\0';
-    for (uint32_t r = 0; r < s->config.comm->ranks; r++) {
-        const uint32_t first = first_like(s->verify.said, r);
-        if (all[r * step] == all[first * step]) {
-            continue;
-        }
-        if (n++ < NAMED && used < size) {
-            used += (size_t)snprintf(text + used, size - used, "%s%u", n > 1 ? ", " : "", r);
-        }
-    }
-    if (n > NAMED && used < size) {
-        (void)snprintf(text + used, size - used, " and %u more", n - NAMED);
-    }
 }
 
 static int differ(const gw_step *s, const uint64_t *all, size_t step)
@@ -181,12 +213,60 @@ static int differ(const gw_step *s, const uint64_t *all, size_t step)
     return found;
 }
 
+/* The first rank of the largest group that agrees, among ranks whose hashes were made where this rank's were. */
+static uint32_t most_alike(const gw_step *s, const uint64_t *all, size_t step, uint32_t rank)
+{
+    const uint64_t *said = s->verify.said;
+    uint32_t best = rank, most = 0;
+    for (uint32_t i = 0; i < s->config.comm->ranks; i++) {
+        uint32_t alike = 0;
+        for (uint32_t r = 0; r < s->config.comm->ranks; r++) {
+            alike += said[r * SAYS + SAY_PLACE] == said[rank * SAYS + SAY_PLACE] &&
+                     all[r * step] == all[i * step];
+        }
+        if (said[i * SAYS + SAY_PLACE] == said[rank * SAYS + SAY_PLACE] && alike > most) {
+            best = i;
+            most = alike;
+        }
+    }
+    return best;
+}
+
+/* "rank 2 from rank 0", or "ranks 1, 3 from rank 0": the ranks that differ from the majority, and one of it. */
+static void name_ranks(const gw_step *s, const uint64_t *all, size_t step, char *text, size_t size)
+{
+    enum { NAMED = 8 };
+    uint32_t odd = 0, n = 0;
+    while (odd + 1 < s->config.comm->ranks &&
+           all[odd * step] == all[first_like(s->verify.said, odd) * step]) {
+        odd++;
+    }
+    const uint32_t most = most_alike(s, all, step, odd);
+    char ranks[64] = "";
+    size_t used = 0;
+    for (uint32_t r = 0; r < s->config.comm->ranks; r++) {
+        if (first_like(s->verify.said, r) != first_like(s->verify.said, odd) ||
+            all[r * step] == all[most * step]) {
+            continue;
+        }
+        if (n++ < NAMED && used < sizeof ranks) {
+            used +=
+                (size_t)snprintf(ranks + used, sizeof ranks - used, "%s%u", n > 1 ? ", " : "", r);
+        }
+    }
+    char more[32] = "";
+    if (n > NAMED) {
+        (void)snprintf(more, sizeof more, " and %u more", n - NAMED);
+    }
+    (void)snprintf(text, size, "rank%s %s%s from rank %u", n > 1 ? "s" : "", ranks, more, most);
+}
+
 /* All ranks come here. */
 static gw_status name_layer(gw_step *s, gw_why *why)
 {
     const uint32_t n = s->n_layers, ranks = s->config.comm->ranks;
     uint64_t *own = calloc((1 + (size_t)ranks) * n, sizeof *own);
-    char names[96] = "";
+    char names[128] = "";
     uint32_t layer = 0;
     if (own == NULL) {
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory to compare means");
@@ -203,10 +283,9 @@ static gw_status name_layer(gw_step *s, gw_why *why)
     if (status == GW_OK) {
         name_ranks(s, all + layer, n, names, sizeof names);
         status = GW_FAIL(why, GW_ERR_CHECKSUM,
-                         "steps %llu to %llu: the means of layer '%.60s' differ between ranks; not "
-                         "as at rank %u: rank %s",
+                         "steps %llu to %llu: the means of layer '%.60s' differ between ranks: %s",
                          (unsigned long long)s->verify.since, (unsigned long long)(s->number - 1),
-                         s->layers[layer].name, first_like(s->verify.said, 0), names);
+                         s->layers[layer].name, names);
     }
     free(own);
     return status;
@@ -232,7 +311,7 @@ static gw_status fail(gw_step *s, gw_status status, const gw_why *reason, gw_why
 static gw_status compare(gw_step *s, gw_why *why)
 {
     gw_why reason = {""};
-    uint64_t own[SAYS] = {s->number, (uint64_t)gw_step_on_device(s), 0};
+    uint64_t own[SAYS] = {s->number, made_now(s) | (uint64_t)s->verify.loaded * (PLACES + 1), 0};
     gw_status status = fetch(s, &reason);
     for (uint32_t i = 0; i < s->n_layers; i++) {
         own[SAY_HASH] = gw_hash_at(own[SAY_HASH], i, hash_of(s, i));
@@ -265,7 +344,8 @@ gw_status gw_step_verify_after(gw_step *s, gw_why *why)
 
 gw_status gw_step_verify_rest(gw_step *s, gw_why *why)
 {
-    return gw_step_hashes(s) && s->verify.steps != 0 ? compare(s, why) : GW_OK;
+    const int prepared = s->verify.room != NULL; /* alike on all ranks, since they agreed before */
+    return gw_step_hashes(s) && prepared ? compare(s, why) : GW_OK;
 }
 
 gw_status gw_step_verify(gw_step *s, gw_why *why)

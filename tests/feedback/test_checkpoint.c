@@ -4,6 +4,7 @@
 
 #include "base/little_endian.h"
 #include "base/numeric.h"
+#include "base/why.h"
 
 #define XXH_INLINE_ALL
 #include <xxhash.h>
@@ -169,7 +170,9 @@ static const struct {
     const char *words;
 } fields[] = {
     {0, 1, 'X', GW_ERR_CORRUPT, "magic"},
-    {4, 2, 2, GW_ERR_VERSION, "checkpoint version 2; this library reads version 1"},
+    {4, 2, 0, GW_ERR_VERSION, "checkpoint version 0; this library reads versions 1 to 2"},
+    {4, 2, 3, GW_ERR_VERSION, "checkpoint version 3; this library reads versions 1 to 2"},
+    {4, 2, 2, GW_ERR_CORRUPT, "hashes of means: kind 0"},
     {6, 2, 1, GW_ERR_CORRUPT, "reserved"},
     {8, 4, 1, GW_ERR_CORRUPT, "rank 1 of 1"},
     {12, 4, 0, GW_ERR_CORRUPT, "rank 0 of 0"},
@@ -230,6 +233,147 @@ static void every_field_is_checked(void **state)
               "case %zu, offset %zu: %d '%s'", i, fields[i].at, status, words);
     }
     gw_feedback_destroy(store);
+}
+
+/* ---- hashes of means ---- */
+
+typedef struct keeper {
+    gw_feedback_means means; /* to save, and what was loaded */
+    uint64_t hashes[4];
+    gw_status status;
+} keeper;
+
+static gw_status give(void *owner, gw_feedback_means *means, gw_why *why)
+{
+    const keeper *k = owner;
+    means->kind = k->means.kind;
+    means->since = k->means.since;
+    if (means->hashes != NULL) {
+        memcpy(means->hashes, k->hashes, sizeof k->hashes);
+    }
+    return k->status == GW_OK ? GW_OK : gw_fail(why, k->status, "no hashes today");
+}
+
+static void take(void *owner, const gw_feedback_means *means)
+{
+    keeper *k = owner;
+    k->means = *means;
+    memcpy(k->hashes, means->hashes, sizeof k->hashes);
+}
+
+static gw_status save_means(keeper *k, uint32_t rank, uint32_t world, blob *out)
+{
+    gw_feedback *store = new_store(rank, world);
+    gw_why why = {""};
+    declare(store, "w", 5);
+    declare(store, "b", 1);
+    declare(store, "dense", 3);
+    declare(store, "empty", 0);
+    gw_feedback_keep_means(store, &(gw_feedback_means_keeper){k, give, take});
+    const gw_status status = gw_feedback_save(store, out->bytes, MAX_BLOB, &out->size, &why);
+    gw_feedback_destroy(store);
+    return status;
+}
+
+static const keeper some = {{3, 41, NULL}, {1, 2, 0xFEDCBA9876543210u, UINT64_MAX}, GW_OK};
+
+static void hashes_of_means_come_back(void **state)
+{
+    (void)state;
+    keeper k = some, other = {{0, 0, NULL}, {0}, GW_OK};
+    blob b = {.size = 0}, plain = {.size = 0}, longer;
+    char words[256];
+    OK(save_means(&k, 0, 1, &b));
+    OK(save_means(&other, 0, 1, &plain));
+    assert_int_equal(gw_get_u16(plain.bytes + 4),
+                     1); /* nothing to compare: as before there were hashes */
+    assert_int_equal(gw_get_u16(b.bytes + 4), GW_CHECKPOINT_VERSION);
+    assert_int_equal(b.size, plain.size + 4 * 8);
+    gw_feedback *store = small_store(1); /* declares its tensors in the same order */
+    gw_feedback_keep_means(store, &(gw_feedback_means_keeper){&other, give, take});
+    OK(load_one(store, &b, words));
+    assert_true(other.means.kind == 3 && other.means.since == 41);
+    assert_memory_equal(other.hashes, some.hashes, sizeof some.hashes);
+    OK(load_one(store, &plain, words));
+    assert_int_equal(other.means.kind, 0);
+    for (size_t bit = 0; bit < 8 * b.size; bit++) {
+        blob f = b;
+        f.bytes[bit / 8] ^= (uint8_t)(1 << bit % 8);
+        CHECK(load_one(store, &f, words) < 0, "bit %zu flipped: '%s'", bit, words);
+    }
+    longer = b;
+    gw_put_u32(longer.bytes + 32, 400); /* more hashes than there are bytes */
+    rehash(&longer);
+    assert_int_equal(load_one(store, &longer, words), GW_ERR_CORRUPT);
+    gw_feedback_keep_means(store, NULL);
+    OK(load_one(store, &b, words)); /* a store without a keeper leaves them alone */
+    gw_feedback_destroy(store);
+    k.status = GW_ERR_SYSTEM;
+    assert_int_equal(save_means(&k, 0, 1, &b), GW_ERR_SYSTEM);
+}
+
+static void read_golden(const char *name, blob *out)
+{
+    char path[512];
+    (void)snprintf(path, sizeof path, "%s/%s", GW_TESTS_GOLDEN, name);
+    FILE *file = fopen(path, "rb");
+    CHECK(file != NULL, "%s", path);
+    out->size = fread(out->bytes, 1, MAX_BLOB, file);
+    (void)fclose(file);
+}
+
+/* One stored checkpoint of each version: it is still written with the same bytes, and still loads. */
+static void stored_checkpoints_load(void **state)
+{
+    (void)state;
+    keeper k = some, loaded = {{0, 0, NULL}, {0}, GW_OK};
+    blob b;
+    char words[256];
+    gw_feedback *full = small_store(1), *empty = small_store(0);
+    const gw_feedback_means_keeper gives = {&k, give, take}, takes = {&loaded, give, take};
+    for (int version = 1; version <= GW_CHECKPOINT_VERSION; version++) {
+        read_golden(version == 1 ? "checkpoint-v1.gwr" : "checkpoint-v2.gwr", &b);
+        gw_feedback_keep_means(full, version == 1 ? NULL : &gives);
+        const blob now = save(full);
+        CHECK(now.size == b.size && memcmp(now.bytes, b.bytes, b.size) == 0,
+              "version %d: other bytes", version);
+        gw_feedback_keep_means(empty, &takes);
+        OK(load_one(empty, &b, words));
+        assert_int_equal(loaded.means.kind, version == 1 ? 0 : some.means.kind);
+        const blob again = save(empty); /* the keeper gives back what it took */
+        CHECK(again.size == b.size && memcmp(again.bytes, b.bytes, b.size) == 0,
+              "version %d: loads as something else", version);
+    }
+    assert_memory_equal(loaded.hashes, some.hashes, sizeof some.hashes);
+    gw_feedback_destroy(full);
+    gw_feedback_destroy(empty);
+}
+
+/* A rank that takes over two old ranks with different means reports it. */
+static void old_ranks_that_differ_are_refused(void **state)
+{
+    (void)state;
+    keeper k = some;
+    blob of[2] = {{.size = 0}, {.size = 0}};
+    gw_why why = {""};
+    for (int differ = 0; differ <= 1; differ++) {
+        k.hashes[2] += (uint64_t)differ;
+        OK(save_means(&k, 1, 2, &of[1]));
+        k = some;
+        OK(save_means(&k, 0, 2, &of[0]));
+        gw_feedback *store = new_store(0, 1);
+        declare(store, "w", 5);
+        declare(store, "b", 1);
+        declare(store, "dense", 3);
+        declare(store, "empty", 0);
+        const gw_feedback_blob both[2] = {{of[0].bytes, of[0].size}, {of[1].bytes, of[1].size}};
+        const gw_status status = gw_feedback_load(store, 2, both, 2, NULL, &why);
+        assert_int_equal(status, differ ? GW_ERR_CHECKSUM : GW_OK);
+        assert_true(!differ ||
+                    strstr(why.text, "ranks 0 and 1 of 2 disagree: since step 41 the means of "
+                                     "'dense' differ") != NULL);
+        gw_feedback_destroy(store);
+    }
 }
 
 /* A record that claims more numbers than there are, within its tensor's elements. */
@@ -478,6 +622,9 @@ int main(void)
         cmocka_unit_test(every_truncation_is_refused),
         cmocka_unit_test(every_field_is_checked),
         cmocka_unit_test(numbers_must_be_there),
+        cmocka_unit_test(hashes_of_means_come_back),
+        cmocka_unit_test(stored_checkpoints_load),
+        cmocka_unit_test(old_ranks_that_differ_are_refused),
         cmocka_unit_test(another_models_layers_are_refused),
         cmocka_unit_test(another_world_keeps_the_total),
         cmocka_unit_test(a_load_says_what_it_did),

@@ -342,6 +342,7 @@ static void split_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     if (status == GW_OK) {
         RANK_OK(gw_step_add(step, "w", dims, 2, GW_F32, &layer, &why), why.text);
         RANK_OK(gw_step_agree(step, &why), why.text);
+        ranks_meet(all);
         status = gw_step_adapt_begin_spec(step, "adapt/dither:bits=4", &why);
     }
     RANK_TRUE(status == (rank == ODD ? GW_ERR_CHECKSUM : GW_ERR_PEER), why.text);

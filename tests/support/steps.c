@@ -4,6 +4,8 @@
 #include "support/gen.h"
 
 #include "base/convert.h"
+#include "base/little_endian.h"
+#include "feedback/checkpoint.h"
 
 void steps_plan(steps *s, uint32_t layer, const char *spec, const char *route)
 {
@@ -105,6 +107,18 @@ size_t steps_bytes(const steps *s, uint32_t layer)
     return s->layers[layer].elements * gw_dtype_size(s->layers[layer].dtype);
 }
 
+static size_t without_means(uint8_t *b, size_t size)
+{
+    if (gw_get_u16(b + 4) == GW_CHECKPOINT_VERSION) {
+        size -= (size_t)GW_CHECKPOINT_MEAN * gw_get_u32(b + 32);
+        gw_put_u16(b + 4, GW_CHECKPOINT_PLAIN);
+        gw_put_u64(b + 16, size);
+        memset(b + 44, 0, 12);
+        gw_put_u64(b + GW_CHECKPOINT_HASH_AT, gw_checkpoint_hash(b, size));
+    }
+    return size;
+}
+
 gw_feedback_blob steps_save(steps *s)
 {
     gw_why why = {""};
@@ -113,7 +127,7 @@ gw_feedback_blob steps_save(steps *s)
     RANK_OK(gw_feedback_save_bytes(gw_step_feedback(s->step), &bytes, &why), why.text);
     void *blob = malloc(bytes + 1);
     RANK_OK(gw_feedback_save(gw_step_feedback(s->step), blob, bytes, &written, &why), why.text);
-    return (gw_feedback_blob){blob, written};
+    return (gw_feedback_blob){blob, without_means(blob, written)};
 }
 
 int steps_same(gw_feedback_blob a, gw_feedback_blob b)

@@ -34,7 +34,7 @@ void steps_run(steps *s, uint64_t step);
 size_t steps_bytes(const steps *s, uint32_t layer);
 /* All ranks: what they have is what rank 0 has, bit for bit. `ends`: of all ranks. */
 void steps_equal_or_die(ranks *all, const steps *ends, uint32_t rank);
-/* What the residuals of the step are, as a checkpoint; to be freed. */
+/* What the residuals of the step are, as a checkpoint without hashes of means; to be freed. */
 gw_feedback_blob steps_save(steps *s);
 int steps_same(gw_feedback_blob a, gw_feedback_blob b);
 
