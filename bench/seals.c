@@ -1,9 +1,10 @@
-/* What seals and running hashes cost: seals [MEGABYTES] [RANKS] [TRIALS] [SPEC] [ROUTE]
+/* What seals and running hashes cost.
+ *   bench_seals [MEGABYTES] [TRIALS] [SPEC] [ROUTE] [RANKS]          ranks are threads, over shared memory: the hardest case
+ *   mpirun … bench_seals_mpi [MEGABYTES] [TRIALS] [SPEC] [ROUTE]     on MPI
  *
- * An all-reduce between ranks that are threads, over shared memory, where every byte costs most. Four settings take turns
- * in one process: nothing is sealed or hashed; messages are sealed; means are hashed; both. An engine that claims to
- * seal by itself (GW_COMM_SEALED) switches seals off. The limit: all ranks copy as much memory at once. Medians of the
- * trials; the ratio is the median of each trial's own. */
+ * Four settings take turns in one process: nothing is sealed or hashed; messages are sealed; means are hashed; both. An
+ * engine that claims to seal by itself (GW_COMM_SEALED) switches seals off. For comparison all ranks copy as much memory
+ * at once. Prints medians of the trials; a ratio is the median of the ratios within each trial. */
 #define _POSIX_C_SOURCE 200809L
 #include <pthread.h>
 #include <stdio.h>
@@ -12,21 +13,25 @@
 #include <time.h>
 
 #include <gradwire/gradwire.h>
+#ifdef WITH_MPI
+#    include <gradwire/mpi.h>
+#endif
 
 enum { MOST_RANKS = 16, MOST_TRIALS = 101, SETTINGS = 4 };
 static const char *const names[SETTINGS] = {"neither", "seals", "hashes", "both"};
 
 typedef struct bench {
+#ifndef WITH_MPI
     gw_threads *world[SETTINGS];
     pthread_barrier_t barrier;
+#endif
     size_t elements;
     uint32_t ranks;
     int trials, coded;
     gw_params params;
     gw_route route;
     double seconds[SETTINGS + 1][MOST_TRIALS]; /* as rank 0 saw them; the last is of copying */
-    double cpu[SETTINGS + 1]
-              [MOST_TRIALS]; /* the CPU's time for rank 0: it has its own core or not */
+    double cpu[SETTINGS + 1][MOST_TRIALS];     /* CPU time of rank 0's thread */
 } bench;
 
 typedef struct rank_arg {
@@ -73,6 +78,31 @@ static void make_claims(const gw_comm *comm)
 
 /* ---- a rank ---- */
 
+static void meet(bench *b)
+{
+#ifdef WITH_MPI
+    (void)b;
+    MPI_Barrier(MPI_COMM_WORLD);
+#else
+    (void)pthread_barrier_wait(&b->barrier);
+#endif
+}
+
+static gw_comm *open_comm(bench *b, uint32_t rank, int setting)
+{
+    gw_comm *comm = NULL;
+    gw_why why = {""};
+#ifdef WITH_MPI
+    (void)b;
+    (void)rank;
+    (void)setting;
+    check(gw_mpi_create(MPI_COMM_WORLD, &comm, &why), &why);
+#else
+    check(gw_threads_comm(b->world[setting], rank, &comm), &why);
+#endif
+    return comm;
+}
+
 static gw_step *open_step(const bench *b, gw_comm *comm, int setting)
 {
     gw_step *step = NULL;
@@ -111,20 +141,20 @@ static times one_step(bench *b, gw_step *step, float *values)
     for (size_t i = 0; i < b->elements; i++) {
         values[i] = (float)(i % 1013) * 1e-3F;
     }
-    (void)pthread_barrier_wait(&b->barrier);
+    meet(b);
     const times begin = now();
     check(gw_step_post(step, 0, &t, &why), &why);
     check(gw_step_wait(step, NULL, &why), &why);
-    (void)pthread_barrier_wait(&b->barrier);
+    meet(b);
     return since(begin);
 }
 
 static times one_copy(bench *b, float *to, const float *from)
 {
-    (void)pthread_barrier_wait(&b->barrier);
+    meet(b);
     const times begin = now();
     memcpy(to, from, b->elements * sizeof *to);
-    (void)pthread_barrier_wait(&b->barrier);
+    meet(b);
     return since(begin);
 }
 
@@ -136,17 +166,15 @@ static void keep(const rank_arg *a, int setting, int trial, times t)
     }
 }
 
-static void *rank_main(void *arg)
+static void run(const rank_arg *a)
 {
-    const rank_arg *a = arg;
     bench *b = a->b;
     gw_comm *comm[SETTINGS];
     gw_step *step[SETTINGS];
-    gw_why why = {""};
     float *values = malloc(2 * b->elements * sizeof *values), *copy = values + b->elements;
     memset(values, 0, 2 * b->elements * sizeof *values);
     for (int i = 0; i < SETTINGS; i++) {
-        check(gw_threads_comm(b->world[i], a->rank, &comm[i]), &why);
+        comm[i] = open_comm(b, a->rank, i);
         comm[i]->table = i % 2 == 0 ? &claims : comm[i]->table;
         step[i] = open_step(b, comm[i], i);
         (void)one_step(b, step[i], values);
@@ -160,11 +188,10 @@ static void *rank_main(void *arg)
     }
     for (int i = 0; i < SETTINGS; i++) {
         gw_step_destroy(step[i]);
-        (void)pthread_barrier_wait(&b->barrier);
+        meet(b);
         comm[i]->table->close(comm[i]);
     }
     free(values);
-    return NULL;
 }
 
 /* ---- what came out ---- */
@@ -206,41 +233,82 @@ static void print(const bench *b)
            1e3 * median(b->cpu[SETTINGS], b->trials), "", b->ranks, bytes / copy);
 }
 
-int main(int argc, char **argv)
+#ifdef WITH_MPI
+static void run_all(bench *b)
 {
-    bench b = {.elements = (size_t)(250e3 * (argc > 1 ? atof(argv[1]) : 100)),
-               .ranks = argc > 2 ? (uint32_t)atoi(argv[2]) : 2,
-               .trials = argc > 3 ? atoi(argv[3]) : 21,
-               .coded = argc > 4 && strcmp(argv[4], "none") != 0};
+    int rank = 0;
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    gw_comm *comm = open_comm(b, (uint32_t)rank, 0);
+    make_claims(comm);
+    run(&(rank_arg){b, (uint32_t)rank});
+    comm->table->close(comm);
+    if (rank == 0) {
+        print(b);
+    }
+}
+#else
+static void *thread_main(void *arg)
+{
+    run(arg);
+    return NULL;
+}
+
+static void run_all(bench *b)
+{
     pthread_t threads[MOST_RANKS];
     rank_arg args[MOST_RANKS];
     gw_why why = {""};
-    gw_comm *comm = NULL;
+    for (int i = 0; i < SETTINGS; i++) {
+        check(gw_threads_create(&(gw_threads_config){.ranks = b->ranks}, &b->world[i], &why), &why);
+    }
+    make_claims(open_comm(b, 0, 0));
+    (void)pthread_barrier_init(&b->barrier, NULL, b->ranks);
+    for (uint32_t r = 0; r < b->ranks; r++) {
+        args[r] = (rank_arg){b, r};
+        (void)pthread_create(&threads[r], NULL, thread_main, &args[r]);
+    }
+    for (uint32_t r = 0; r < b->ranks; r++) {
+        (void)pthread_join(threads[r], NULL);
+    }
+    print(b);
+    for (int i = 0; i < SETTINGS; i++) {
+        gw_threads_destroy(b->world[i]);
+    }
+}
+#endif
+
+static uint32_t count_ranks(int argc, char **argv)
+{
+#ifdef WITH_MPI
+    int ranks = 0, level = 0;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_FUNNELED, &level);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    MPI_Comm_size(MPI_COMM_WORLD, &ranks);
+    return (uint32_t)ranks;
+#else
+    return argc > 5 ? (uint32_t)atoi(argv[5]) : 2;
+#endif
+}
+
+int main(int argc, char **argv)
+{
+    bench b = {.elements = (size_t)(250e3 * (argc > 1 ? atof(argv[1]) : 100)),
+               .ranks = count_ranks(argc, argv),
+               .trials = argc > 2 ? atoi(argv[2]) : 21,
+               .coded = argc > 3 && strcmp(argv[3], "none") != 0};
+    gw_why why = {""};
     if (b.elements == 0 || b.ranks < 2 || b.ranks > MOST_RANKS || b.trials < 1 ||
         b.trials > MOST_TRIALS) {
         (void)fprintf(stderr, "seals: 2 to %d ranks, up to %d trials\n", MOST_RANKS, MOST_TRIALS);
         return 2;
     }
     if (b.coded) {
-        check(gw_params_parse(&b.params, argv[4], &why), &why);
+        check(gw_params_parse(&b.params, argv[3], &why), &why);
     }
-    check(gw_route_parse(&b.route, argc > 5 ? argv[5] : b.coded ? "gather" : "dense", &why), &why);
-    for (int i = 0; i < SETTINGS; i++) {
-        check(gw_threads_create(&(gw_threads_config){.ranks = b.ranks}, &b.world[i], &why), &why);
-    }
-    check(gw_threads_comm(b.world[0], 0, &comm), &why);
-    make_claims(comm);
-    (void)pthread_barrier_init(&b.barrier, NULL, b.ranks);
-    for (uint32_t r = 0; r < b.ranks; r++) {
-        args[r] = (rank_arg){&b, r};
-        (void)pthread_create(&threads[r], NULL, rank_main, &args[r]);
-    }
-    for (uint32_t r = 0; r < b.ranks; r++) {
-        (void)pthread_join(threads[r], NULL);
-    }
-    print(&b);
-    for (int i = 0; i < SETTINGS; i++) {
-        gw_threads_destroy(b.world[i]);
-    }
+    check(gw_route_parse(&b.route, argc > 4 ? argv[4] : b.coded ? "gather" : "dense", &why), &why);
+    run_all(&b);
+#ifdef WITH_MPI
+    MPI_Finalize();
+#endif
     return 0;
 }
