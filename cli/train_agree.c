@@ -49,7 +49,7 @@ gw_status gw_cli_train_agree(gw_comm *comm, gw_status own, gw_why *why)
     gw_status status =
         all ? gw_comm_gather(comm, &mine, sizeof mine, all, GW_CLI_TRAIN_TIMEOUT, &words)
             : gw_cli_train_fail(&words, GW_ERR_MEMORY, "no memory");
-    if (status != GW_OK) {
+    if (!all || status != GW_OK) {
         *why = own == GW_OK ? words : *why;
         status = give_up(comm, own == GW_OK ? status : own, why);
     } else {
