@@ -91,6 +91,7 @@ def means(rank, spec, where, dtype=torch.float32, steps=4, group=None, **options
         found += [w.grad.detach().cpu().clone() for w in model.weights]
     for tensor in found[-len(SHAPES):]:
         ranks.same_everywhere(tensor, spec)
+    gradwire.verify(ddp)  # a state has the hashes of means that were not compared, which tell where they were made
     stats, state = gradwire.stats(layers=True), gradwire.state_dict()
     gradwire.detach(ddp)
     return found, state, stats
