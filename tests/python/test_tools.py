@@ -5,6 +5,7 @@ import importlib.util
 import json
 import os
 import pathlib
+import signal
 import socket
 import subprocess
 import sys
@@ -69,8 +70,8 @@ print("end of", os.environ["RANK"])
 """
 
 
-def run_script(text, *options):
-    """What two ranks said."""
+def run_once(text, options):
+    """What two ranks said, and their exit statuses."""
     with tempfile.TemporaryDirectory() as folder:
         script = pathlib.Path(folder) / "train.py"
         script.write_text(text)
@@ -80,8 +81,21 @@ def run_script(text, *options):
             processes.append(subprocess.Popen([sys.executable, *options, str(script), folder + "/store"],
                                               env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True))
         said = [p.communicate(timeout=90)[0] for p in processes]
-        assert all(p.returncode == 0 for p in processes) and "Traceback" not in "".join(said), said  # one at exit leaves 0
-        return said
+        return said, [p.returncode for p in processes]
+
+
+def run_script(text, *options):
+    """What two ranks said. torch 2 on gloo aborts in about one of ten runs of a script that ends with its process group open,
+    also without gradwire: then the script runs again, at most five times in all."""
+    for tries in range(5):
+        said, codes = run_once(text, options)
+        aborts = [code == -signal.SIGABRT and words.endswith("terminate called without an active exception\n")
+                  for code, words in zip(codes, said)]
+        if not any(aborts) or torch.__version__.startswith("1."):
+            break
+        print(f"torch aborted at exit, try {tries + 1}")
+    assert codes == [0, 0] and "Traceback" not in "".join(said), said  # one at exit leaves 0
+    return said
 
 
 def test_a_script_that_was_never_changed():
