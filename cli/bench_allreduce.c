@@ -77,12 +77,22 @@ static int add_racers(gw_cli_race *race, const values *v)
         *racer++ = (gw_cli_racer){.name = race->engine->name, .engine = true};
     }
     for (size_t i = 0; i < v->specs.count; i++, racer++) {
-        const char *route = v->routes.count == 0   ? "sra"
+        const char *route = v->routes.count == 0   ? NULL
                             : v->routes.count == 1 ? v->routes.items[0]
                                                    : v->routes.items[i];
+        const gw_route_job where = {.ranks = race->ranks,
+                                    .ranks_per_node = race->ranks_per_node,
+                                    .nodes = race->nodes,
+                                    .elements = 1,
+                                    .params = &racer->params};
+        gw_program program;
         racer->name = v->specs.items[i];
         if (gw_params_parse(&racer->params, racer->name, &why) != GW_OK) {
             return gw_cli_misuse(&PAGE, "'%s': %s", racer->name, why.text);
+        }
+        if (!route) {
+            (void)gw_route_usual(&racer->params, &where, GW_DEVICE_CPU, &racer->route, &why);
+            continue;
         }
         if (gw_route_parse(&racer->route, route, &why) != GW_OK) {
             return gw_cli_misuse(&PAGE, "route '%s': %s", route, why.text);
@@ -90,9 +100,8 @@ static int add_racers(gw_cli_race *race, const values *v)
         if (gw_route_fits(&racer->route, &racer->params, &why) != GW_OK) {
             return gw_cli_misuse(&PAGE, "%s along '%s': %s", racer->name, route, why.text);
         }
-        if (gw_route_is_hierarchical(&racer->route) &&
-            (race->ranks_per_node == 0 || race->ranks % race->ranks_per_node != 0)) {
-            return gw_cli_misuse(&PAGE, "route '%s' needs nodes with equally many ranks", route);
+        if (gw_route_compile(&racer->route, &where, &program, &why) != GW_OK) {
+            return gw_cli_misuse(&PAGE, "route '%s': %s", route, why.text);
         }
     }
     race->n_racers = (size_t)(racer - race->racers);
@@ -324,6 +333,7 @@ static int race_and_print(const gw_cli_engine *engine, const gw_cli_args *args, 
     race->ranks_per_node = v->ranks_per_node ? v->ranks_per_node
                            : engine->comm    ? engine->ranks_per_node
                                              : 1;
+    race->nodes = v->ranks_per_node == 0 && engine->comm ? engine->nodes : NULL;
     race->progress = args->talk >= GW_CLI_NORMAL && isatty(STDERR_FILENO);
     int status = add_racers(race, v);
     if (status == GW_CLI_GO_ON) {

@@ -1,5 +1,6 @@
 /* The command `gradwire-mpi`: what runs on ranks that mpirun started. */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <gradwire/mpi.h>
@@ -36,26 +37,47 @@ static bool allreduce(float *values, size_t count)
     return true;
 }
 
-static int run(gw_comm *comm, int argc, char **argv)
+static int run_on(const gw_cli_engine *engine, int argc, char **argv)
 {
-    gw_why why = {""};
-    gw_cli_engine engine = {.name = "mpi", .comm = comm, .allreduce = allreduce};
-    if (gw_mpi_ranks_per_node(comm, &engine.ranks_per_node, &why) != GW_OK) {
-        gw_cli_error("%s", why.text);
-        return GW_CLI_FAILED;
-    }
     if (argc > 2 && strcmp(argv[1], "bench") == 0 && strcmp(argv[2], "allreduce") == 0) {
-        return gw_cli_bench_allreduce(&engine, argc - 2, argv + 2);
+        return gw_cli_bench_allreduce(engine, argc - 2, argv + 2);
     }
     if (argc > 1 && strcmp(argv[1], "profile") == 0) {
-        return gw_cli_profile_on(&engine, argc - 1, argv + 1);
+        return gw_cli_profile_on(engine, argc - 1, argv + 1);
     }
     if (argc > 1 && strcmp(argv[1], "train") == 0) {
-        return gw_cli_train_on(&engine, argc - 1, argv + 1);
+        return gw_cli_train_on(engine, argc - 1, argv + 1);
     }
     const bool asked = argc > 1 && (strcmp(argv[1], "--help") == 0 || strcmp(argv[1], "-h") == 0);
     (void)fputs(HELP, asked ? stdout : stderr);
     return asked ? GW_CLI_DONE : GW_CLI_MISUSED;
+}
+
+enum { PATIENCE = 300 }; /* seconds until ranks that start late are missed */
+
+static gw_status find_nodes(gw_comm *comm, gw_nodes **out, gw_why *why)
+{
+    uint32_t *node_of = calloc(comm->ranks, sizeof *node_of);
+    gw_status status = node_of ? gw_comm_nodes(comm, NULL, PATIENCE, node_of, why) : GW_ERR_MEMORY;
+    if (status == GW_OK) {
+        status = gw_nodes_create(node_of, comm->ranks, out, why);
+    }
+    free(node_of);
+    return status;
+}
+
+static int run(gw_comm *comm, int argc, char **argv)
+{
+    gw_why why = {""};
+    gw_cli_engine engine = {.name = "mpi", .comm = comm, .allreduce = allreduce};
+    if (find_nodes(comm, &engine.nodes, &why) != GW_OK) {
+        gw_cli_error("%s", why.text);
+        return GW_CLI_FAILED;
+    }
+    engine.ranks_per_node = gw_nodes_regular(engine.nodes);
+    const int status = run_on(&engine, argc, argv);
+    gw_nodes_destroy(engine.nodes);
+    return status;
 }
 
 int main(int argc, char **argv)

@@ -202,6 +202,7 @@ static bool open_step(seat *s, const gw_cli_racer *racer, lane *l)
     const gw_cli_race *race = s->race;
     const gw_step_config config = {.comm = s->comm,
                                    .ranks_per_node = race->ranks_per_node,
+                                   .node_of = race->nodes ? race->nodes->node_of : NULL,
                                    .seed = 1,
                                    .lanes = race->lanes,
                                    .piece = race->piece,
@@ -366,14 +367,17 @@ static uint64_t larger(uint64_t a, uint64_t b)
 
 static void keep(const seat *s, gw_cli_racer *racer, double error, double *seconds)
 {
-    const uint32_t k = s->race->ranks_per_node ? s->race->ranks_per_node : 1;
-    uint64_t node = 0;
     *seconds = racer->encode_seconds = racer->decode_seconds = 0;
     racer->wire_bytes = racer->near_bytes = racer->far_bytes = 0;
     for (uint32_t r = 0; r < s->comm->ranks; r++) {
         const record *one = &s->records[r];
         const uint64_t near = one->sent[GW_LINK_INTRA], far = one->sent[GW_LINK_INTER];
-        node = (r % k == 0 ? 0 : node) + far;
+        uint64_t node = 0;
+        for (uint32_t q = 0; q < s->comm->ranks; q++) {
+            node += gw_same_node(s->race->nodes, s->race->ranks_per_node, q, r)
+                        ? s->records[q].sent[GW_LINK_INTER]
+                        : 0;
+        }
         *seconds = fmax(*seconds, one->seconds);
         racer->encode_seconds = fmax(racer->encode_seconds, one->encode);
         racer->decode_seconds = fmax(racer->decode_seconds, one->decode);

@@ -27,6 +27,7 @@ typedef struct gw_cli_race {
     const gw_cli_engine *engine;
     size_t elements, rounds;
     uint32_t ranks, ranks_per_node, lanes; /* lanes, piece: 0 as gw_step_config has it */
+    const gw_nodes *nodes;                 /* NULL: ranks_per_node says it */
     uint64_t piece;
     bool progress; /* on stderr */
     gw_cli_racer racers[GW_CLI_RACE_MAX];

@@ -309,6 +309,7 @@ static gw_status train_one(session *s, size_t i, const gw_cli_run_config *asked,
                          .plan = run->config.plan ? &s->plan : NULL,
                          .profile = s->options.profile,
                          .trace = s->options.trace,
+                         .nodes = s->options.ranks_per_node == UINT32_MAX ? s->engine->nodes : NULL,
                          .alone = s->engine->comm};
     gw_status status = agree(s, open_run(s, run, asked, &t, why), why);
     if (status == GW_OK && s->engine->comm) {

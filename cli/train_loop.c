@@ -82,6 +82,7 @@ static gw_status open_seat(seat *s, gw_comm *comm, gw_why *why)
 {
     const gw_cli_training *t = s->training;
     rank_config config = gw_cli_rank_config(&t->run->config, t->first_step);
+    config.nodes = t->nodes;
     config.hold = t->profile != NULL;
     config.plan.entries = t->plan ? t->plan->entries : NULL;
     config.plan.n_entries = t->plan ? t->plan->read.n : 0;

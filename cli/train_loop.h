@@ -21,6 +21,7 @@ typedef struct gw_cli_training {
     atomic_int *stop;              /* not 0: a signal came */
     const gw_cli_train_plan *plan; /* NULL: none */
     const char *profile, *trace;   /* where job and trace go; NULL: nowhere */
+    const gw_nodes *nodes;         /* NULL: config.ranks_per_node says which ranks share a node */
     bool alone;                    /* this rank is a process: it reports its failure, at once */
 } gw_cli_training;
 

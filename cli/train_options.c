@@ -519,8 +519,8 @@ gw_status gw_cli_train_check(const gw_cli_run_config *c, gw_why *why)
         gw_why words = *why;
         return gw_cli_train_fail(why, status, "'%.60s': %.180s", c->spec, words.text);
     }
-    if (plan.compressed && gw_route_is_hierarchical(&plan.route) &&
-        (c->ranks_per_node == 0 || c->ranks % c->ranks_per_node != 0)) {
+    if (plan.compressed && gw_route_is_hierarchical(&plan.route) && c->ranks_per_node != 0 &&
+        c->ranks % c->ranks_per_node != 0) {
         return gw_cli_train_fail(why, GW_ERR_RANGE,
                                  "route '%.60s' needs nodes with equally many ranks", c->route);
     }

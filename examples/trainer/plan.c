@@ -5,15 +5,6 @@
 #include <stdio.h>
 #include <string.h>
 
-static const char *default_route(const gw_params *params)
-{
-    const uint32_t flags = gw_params_flags(params);
-    if (flags & GW_CODEC_ROUNDS) {
-        return "sum";
-    }
-    return flags & GW_CODEC_WANTS_FEEDBACK ? "gather" : "sra";
-}
-
 static gw_status params_for(const char *spec, const param *p, gw_params *params, gw_why *why)
 {
     char text[160];
@@ -32,7 +23,7 @@ static gw_status params_for(const char *spec, const param *p, gw_params *params,
 gw_status plan_param(const plan_config *config, const param *p, planned *out, gw_why *why)
 {
     *out = (planned){0};
-    gw_status status = gw_route_parse(&out->route, "dense", why);
+    gw_status status = gw_route_usual(NULL, &config->where, GW_DEVICE_CPU, &out->route, why);
     if (status != GW_OK || config->spec == NULL || strcmp(config->spec, "dense") == 0) {
         return status;
     }
@@ -50,8 +41,9 @@ gw_status plan_param(const plan_config *config, const param *p, planned *out, gw
         status = params_for(adapts ? spec.uniform : config->spec, p, &out->params, why);
     }
     if (status == GW_OK) {
-        const char *name = config->route != NULL ? config->route : default_route(&out->params);
-        status = gw_route_parse(&route, name, why);
+        status = config->route != NULL
+                     ? gw_route_parse(&route, config->route, why)
+                     : gw_route_usual(&out->params, &config->where, GW_DEVICE_CPU, &route, why);
     }
     if (status == GW_OK) {
         status = gw_route_fits(&route, &out->params, why);

@@ -18,8 +18,8 @@ typedef struct plan_entry {
 typedef struct plan_config {
     const char *
         spec; /* a codec's, or step_adapt.h's or step_auto.h's; NULL or "dense": nothing is compressed */
-    const char *
-        route; /* NULL: sum for codecs with rounds, gather for those that want feedback, else sra */
+    const char *route;  /* NULL: gw_route_usual … */
+    gw_route_job where; /* … for these ranks and nodes */
     /* Params of fewer elements stay as they are; give the step the same number, which sends them together. Biases
      * stay as they are anyway. */
     uint64_t fuse_below;

@@ -24,6 +24,7 @@ static gw_status create_step(rank *r, gw_why *why)
 {
     const gw_step_config config = {.comm = r->comm,
                                    .ranks_per_node = r->config.ranks_per_node,
+                                   .node_of = r->config.nodes ? r->config.nodes->node_of : NULL,
                                    .seed = r->config.seed,
                                    .fuse_below = r->config.plan.fuse_below,
                                    .timeout = TIMEOUT,
@@ -102,7 +103,9 @@ gw_status rank_create(const rank_config *config, const dataset *data, gw_comm *c
         status = optimiser_create(&r->optimiser, &config->optimiser, r->model->room, why);
     }
     if (status == GW_OK) {
-        status = plan_make(&config->plan, r->model, &r->plan, why);
+        r->config.plan.where = (gw_route_job){
+            .ranks = comm->ranks, .ranks_per_node = config->ranks_per_node, .nodes = config->nodes};
+        status = plan_make(&r->config.plan, r->model, &r->plan, why);
     }
     if (status == GW_OK) {
         status = create_batch(r, why);

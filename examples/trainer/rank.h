@@ -15,7 +15,8 @@ typedef struct rank_config {
     uint64_t first_step; /* 0; of a run that is resumed the next one, see below */
     optimiser_config optimiser;
     plan_config plan;
-    uint32_t ranks_per_node; /* 0: not known */
+    uint32_t ranks_per_node; /* 0: not known, unless `nodes` says it */
+    const gw_nodes *nodes;
     int hold; /* 1: gradients are posted when backward is through, so that its times are of computing alone */
 } rank_config;
 

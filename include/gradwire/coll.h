@@ -36,6 +36,7 @@ typedef struct gw_exchange_config {
     gw_route route;
     gw_params params; /* of a route that encodes nothing: not looked at */
     uint32_t ranks, ranks_per_node, rank;
+    const gw_nodes *nodes;    /* as in gw_route_job; must outlive the exchange */
     uint64_t first, elements; /* of the tensor; `first` is a multiple of the codec's grain */
     gw_exec exec;             /* its workspace is not looked at: begin brings one */
     uint32_t divisor;         /* the sum is divided by this in the end; 0 is 1 */

@@ -118,6 +118,11 @@ GW_API gw_status gw_gather_take(const gw_comm *comm, const void *room, size_t by
 GW_API gw_status gw_comm_share(gw_comm *comm, void *bytes, size_t size, uint32_t root,
                                double timeout_seconds, gw_why *why);
 
+/* Which ranks share a node. All ranks call it. `node`: this rank's node by name; NULL: found out, by boot id and network
+ * namespace. node_of[r] becomes the lowest rank on the node of rank r; it has room for all ranks. */
+GW_API gw_status gw_comm_nodes(gw_comm *comm, const char *node, double timeout, uint32_t *node_of,
+                               gw_why *why);
+
 #ifdef __cplusplus
 }
 #endif

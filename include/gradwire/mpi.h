@@ -14,8 +14,6 @@ extern "C" {
 /* Called by all ranks of `parent`, which is duplicated. The group is closed by its table, before
  * MPI_Finalize; groups split from it before itself. */
 GW_API gw_status gw_mpi_create(MPI_Comm parent, gw_comm **out, gw_why *why);
-/* Called by all. Ranks a node, if every node has equally many and they are numbered node by node; else 0. */
-GW_API gw_status gw_mpi_ranks_per_node(gw_comm *comm, uint32_t *out, gw_why *why);
 /* 1: when the group that gw_mpi_create made is closed after a failure, MPI_Abort ends the whole job, once the other ranks have
  * closed theirs or a few seconds have passed: report the reason before close. 0, as it begins: close leaves MPI as it is, and
  * MPI_Finalize may wait for a rank that is gone. */

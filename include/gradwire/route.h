@@ -107,13 +107,40 @@ GW_API uint64_t gw_cut_usual(uint64_t elements, uint64_t grain);
 /* Elements of even pieces, whole grains each, of about `size` elements. */
 GW_API uint64_t gw_cut_even(uint64_t elements, uint64_t grain, uint64_t size);
 
-/* Ranks first, first + stride, … : `size` of them, in the order of every bundle and every sum. Member 0 is
- * the root. */
+/* ---- nodes ---- */
+
+/* Which ranks share a node. Nodes are numbered by their lowest rank; the ranks of a node have places 0, 1, … in rank order. */
+typedef struct gw_nodes {
+    uint32_t ranks, n;                  /* n: nodes */
+    uint32_t least, most;               /* ranks of the smallest node, and of the largest */
+    const uint32_t *node_of, *place_of; /* by rank */
+    const uint32_t *first,
+        *order;              /* node i has the ranks order[first[i]] … order[first[i + 1] - 1] */
+    const uint32_t *columns; /* ranks at place p, ascending: columns[p * n] and on, for p < least */
+} gw_nodes;
+/* `node_of`: any number for each rank, the same for ranks of one node. */
+GW_API gw_status gw_nodes_create(const uint32_t *node_of, uint32_t ranks, gw_nodes **out,
+                                 gw_why *why);
+GW_API void gw_nodes_destroy(gw_nodes *nodes); /* accepts NULL */
+/* Ranks of each node, where all have equally many and are numbered node by node; else 0. NULL: 0. */
+GW_API uint32_t gw_nodes_regular(const gw_nodes *nodes);
+/* Without `nodes`, node i has ranks i · ranks_per_node and on; 0: every rank is a node of its own. */
+static inline int gw_same_node(const gw_nodes *nodes, uint32_t ranks_per_node, uint32_t a,
+                               uint32_t b)
+{
+    const uint32_t k = ranks_per_node != 0 ? ranks_per_node : 1;
+    return nodes != NULL ? nodes->node_of[a] == nodes->node_of[b] : a / k == b / k;
+}
+
+/* Members in the order of every bundle and every sum, which is that of their ranks. Member 0 is the root. */
 typedef struct gw_group {
-    uint32_t first, stride, size, member; /* member: this rank's place */
+    uint32_t first, stride, size, member; /* member: this rank's own place */
+    const uint32_t *ranks;                /* of the members; NULL: first, first + stride, … */
 } gw_group;
-/* ranks_per_node divides ranks, unless the level is flat. */
-GW_API gw_group gw_group_of(uint32_t ranks, uint32_t ranks_per_node, uint32_t rank, gw_level level);
+static inline uint32_t gw_group_rank(const gw_group *group, uint32_t member)
+{
+    return group->ranks != NULL ? group->ranks[member] : group->first + member * group->stride;
+}
 
 /* ---- a route for one rank and one tensor ---- */
 
@@ -156,24 +183,30 @@ typedef struct gw_move {
     uint32_t point; /* encode: number of the encode point, whose residual covers `before.range` */
     uint32_t owner; /* encode: see above */
     gw_group group; /* collectives */
+    uint32_t
+        parts; /* collectives: pieces that a range is cut into; members from `parts` on get none */
     gw_operand before, after;
     uint64_t sent[GW_LINKS], received[GW_LINKS]; /* bytes, to and from other ranks */
 } gw_move;
 
 typedef struct gw_route_job {
-    uint32_t ranks; /* 1 … GW_ROUTE_MAX_RANKS; node n has ranks n · ranks_per_node and on */
-    uint32_t ranks_per_node; /* 0: nodes differ or are not known, so that all but oneself is far */
+    uint32_t ranks; /* 1 … GW_ROUTE_MAX_RANKS */
+    /* Without `nodes`: node n has ranks n · ranks_per_node and on; 0: not known, all other ranks are far. */
+    uint32_t ranks_per_node;
     uint32_t rank;
     uint64_t first; /* 0; of a piece of a tensor (pipelining) its place, a multiple of the grain */
     uint64_t elements;
     const gw_params *params; /* not looked at by uncompressed routes */
     uint64_t numbers;        /* additive routes: how many to sum; 0: as many as a payload has */
+    const gw_nodes *
+        nodes; /* NULL, or of all ranks; must outlive the program. ranks_per_node does not count then */
 } gw_route_job;
 
 typedef struct gw_program {
     gw_route route;
     gw_route_kind kind;
     uint32_t ranks, ranks_per_node, rank;
+    const gw_nodes *nodes;
     gw_range whole;   /* elements */
     uint64_t grain;   /* of all cuts */
     int piece_points; /* 1: pieces draw by point, not by element (gw_program_stream) */
@@ -186,10 +219,14 @@ typedef struct gw_program {
 
 /* Whether the codec may take this route; `params` may be NULL for an uncompressed one. */
 GW_API gw_status gw_route_fits(const gw_route *route, const gw_params *params, gw_why *why);
-/* Nodes with unequal numbers of ranks are GW_ERR_UNSUPPORTED for hierarchical routes. On failure *out is
- * untouched. */
+/* GW_ERR_UNSUPPORTED for a hierarchical route without known nodes, and where nodes of different sizes would mix payloads: a
+ * route must then decode between its intra and its inter steps. On failure *out is untouched. */
 GW_API gw_status gw_route_compile(const gw_route *route, const gw_route_job *job, gw_program *out,
                                   gw_why *why);
+/* The route for a codec (NULL: uncompressed) where the user names none. Several nodes, some with several ranks: sums inside a
+ * node are uncompressed, and what goes between nodes is compressed once. `device` codes. Of the job only ranks and nodes count. */
+GW_API gw_status gw_route_usual(const gw_params *params, const gw_route_job *job, gw_device device,
+                                gw_route *out, gw_why *why);
 /* The random stream of piece `piece` of an encode move: sets point, rank and first of `stream`, whose
  * seed, step and tensor are the caller's. */
 GW_API gw_stream gw_program_stream(const gw_program *program, const gw_move *encode, uint32_t piece,

@@ -27,11 +27,14 @@ typedef struct gw_step_config {
     uint64_t seed; /* of the random numbers */
     uint64_t
         piece; /* elements from which tensors are cut, to overlap coding and wire; 0: an eighth of the tensor, 256 Ki to 1 Mi */
-    uint64_t fuse_below;     /* layers of fewer elements go together, uncompressed; 0: none */
-    double timeout;          /* seconds without an answer from the others; 0: 300 */
-    uint32_t ranks_per_node; /* 0: not known, flat routes only */
-    uint32_t lanes;          /* exchanges under way at once; 0: 6 */
-    unsigned threads;        /* for coding; 0: 1 */
+    uint64_t fuse_below; /* layers of fewer elements go together, uncompressed; 0: none */
+    double timeout;      /* seconds without an answer from the others; 0: 300 */
+    /* Which ranks share a node: a number for each rank, the same for ranks of one node, as gw_comm_nodes has it; copied. NULL:
+     * node i has ranks i · ranks_per_node and on; 0: not known, flat routes only. */
+    const uint32_t *node_of;
+    uint32_t ranks_per_node;
+    uint32_t lanes;   /* exchanges under way at once; 0: 6 */
+    unsigned threads; /* for coding; 0: 1 */
     gw_isa isa;
     int own_thread;    /* 1: exchanges run on a thread of their own, beside backward; 0: in wait */
     int sum;           /* 1: gradients become the sum, not the mean */
@@ -64,8 +67,8 @@ GW_API void gw_step_destroy(gw_step *step); /* accepts NULL */
 /* A layer, in the order in which gradients become ready, which is also that of the wire. Dims slowest first. */
 GW_API gw_status gw_step_add(gw_step *step, const char *name, const uint64_t *dims, size_t n_dims,
                              gw_dtype dtype, uint32_t *layer, gw_why *why);
-/* How a layer goes; without a plan it is summed as it is. `params` may be NULL for an uncompressed route.
- * In force after the next agree; what residuals of another plan hold goes into the layer's next gradient. */
+/* The codec and the route of a layer. `params` NULL: uncompressed. `route` NULL: the usual one for this codec and these nodes
+ * (gw_route_usual), coded where the gradients lie. Without a plan a layer is uncompressed, along the usual route. In force after the next agree; what residuals of another plan hold goes into the layer's next gradient. */
 GW_API gw_status gw_step_plan(gw_step *step, uint32_t layer, const gw_params *params,
                               const gw_route *route, gw_why *why);
 /* The order of the wire, all layers once; as they were added, unless told otherwise. In force after the next agree;

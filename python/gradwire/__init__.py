@@ -8,7 +8,6 @@ docs/pytorch.md is the manual.
 
 import atexit
 import datetime
-import socket
 import sys
 
 import torch.distributed as dist
@@ -17,7 +16,7 @@ from . import plan as _plan
 from . import state as _state
 from .groups import gather, say_together
 from .library import VERIFY_NEVER, GradwireError, version
-from .session import Session, spare_threads
+from .session import Session
 
 __all__ = ["GradwireError", "attach", "detach", "load_state_dict", "profile", "state_dict", "stats", "summary", "tell_loss",
            "verify", "version"]
@@ -37,13 +36,14 @@ def _unwrap(model):
 
 def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=16384, seed=0, timeout=1800.0, lanes=0,
            threads=0, piece=1 << 21, scaler=None, residual=None, replicas=None, writer=None, quiet=False,
-           payloads="host", verify_every=50):
+           payloads="host", verify_every=50, node=None):
     """From now on the model's gradients go through gradwire. All ranks call it, with the same arguments.
 
     what         a codec ("natural:bits=8", "adacomp", "dense", ...), a plan file (.json), "adapt/dither:bits=4": every layer its
                  own level of the codec, chosen again and again at no more error than this one everywhere, or "auto": every layer's
                  codec and route, planned from measured steps and links and watched (docs/auto.md)
-    route        how compressed layers go ("sra", "gather", ...); by default the codec's usual way
+    route        of compressed layers ("sra", "gather", ...); by default the codec's usual one. Where nodes have several ranks that is
+                 uncompressed inside a node, and compressed once between nodes
     rules        {pattern of parameter names: codec}, the last that fits counts: {"embed.*": "topk", "head.*": "dense"}
     dense_below  layers of fewer elements go together, uncompressed; so do vectors (biases, norms) of any size
     threads      for coding; 0: of DDP's gradients as many as this rank's cores leave beside torch's own threads, 1 to 4
@@ -56,12 +56,13 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
     writer       a SummaryWriter of TensorBoard's
     payloads     of DDP on CUDA devices: "host": payloads go through host memory and gloo; "nccl": what is coded on the device, and
                  sums, go from device to device by NCCL, one rank a device
+    node         this rank's node by name, the same for ranks of one machine; by default boot id and network namespace tell
     verify_every steps after which ranks compare hashes of the means they have had (docs/trust.md); None: never, and nothing is hashed
     """
     model = _unwrap(model)
     if any(a.model is model for a in _attached):
         raise GradwireError("this model is attached already: detach it first")
-    options = dict(seed=seed, timeout=datetime.timedelta(seconds=timeout), lanes=lanes, threads=threads, piece=piece,
+    options = dict(seed=seed, timeout=datetime.timedelta(seconds=timeout), lanes=lanes, threads=threads, piece=piece, node=node,
                    verify_every=VERIFY_NEVER if verify_every is None else int(verify_every))
     if hasattr(model, "set_custom_reduce_scatter"):
         from . import fsdp
@@ -109,7 +110,6 @@ def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet,
         device.warn(reasons)
     # a plan decides for small layers too; else they go together
     fuse_below = 0 if _plan.is_file(what) else dense_below
-    options["threads"] = options["threads"] or spare_threads(gather(group, socket.gethostname()))
     session = Session(layers, group, fuse_below=fuse_below, scaler=scaler, device=where, chooser=_plan.chooser(what), spec=what,
                       payloads=payloads, **options)
     hook.use(session, parameters)

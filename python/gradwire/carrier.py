@@ -17,11 +17,11 @@ import functools
 import queue
 import re
 import threading
-from ctypes import byref, c_void_p
+from ctypes import byref, c_uint32, c_void_p
 
 import torch
 
-from .library import ERR_PEER, ERR_STATE, OK, Why, Work, check, lib, memory
+from .library import ERR_PEER, ERR_STATE, OK, GradwireError, Why, Work, check, lib, memory
 
 SHORT = 64 * 1024  # bytes, at most, of a message that finds a receive posted and is copied from there
 READY = 16  # receives that wait for one peer's messages of one tag, at most
@@ -66,8 +66,10 @@ class Mailbox:
 
 
 class Carrier:
-    def __init__(self, lines, backend, rank, ranks, store, key, ranks_per_node):
-        self.backend, self.ranks_per_node = backend, ranks_per_node
+    """`node_of`: for each rank the lowest rank on its node. `node`: this rank's node by name; None: found out."""
+
+    def __init__(self, lines, backend, rank, ranks, store, key, timeout, node=None):
+        self.backend = backend
         self._lines, self._rank, self._store, self._key = lines, rank, store, key
         self._short = SHORT if backend == "gloo" else 0
         self._handle = c_void_p()
@@ -79,6 +81,12 @@ class Carrier:
         self._thread = threading.Thread(target=self._take, name="gradwire-carrier", daemon=True)
         self._thread.start()
         self._waiters = []
+        self.node_of = (c_uint32 * ranks)()
+        try:
+            check(lib.gw_comm_nodes(self.comm, None if node is None else node.encode(), timeout, self.node_of, byref(why)), why)
+        except GradwireError:
+            self.close(False)
+            raise
 
     @property
     def comm(self):

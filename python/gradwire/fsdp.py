@@ -126,7 +126,7 @@ class AllReduce:
         for part in parts:
             if part.chunk:
                 layer = plan.Layer(part.layer.name, (part.chunk,), torch.float32, part.chunk)
-                layer.spec, layer.route = part.layer.spec, "sra" if part.layer.spec is not None else "dense"
+                layer.spec = part.layer.spec
                 layers.append(layer)
         self._staging = torch.empty(row, dtype=torch.float32)
         self._at = [part.at for part in parts if part.chunk]
@@ -156,9 +156,11 @@ class Fsdp:
             all_parts.append(parts_of(group, names, self.ranks))
             self.layers += [part.layer for part in all_parts[-1][0]]
         say_together(self.group, lambda: self._choose(what, rules, dense_below, residual))
-        self._carriers = [make_carrier(self.group, options["timeout"])]
+        node = options.pop("node")
+        options["threads"] = options["threads"] or 1
+        self._carriers = [make_carrier(self.group, options["timeout"], node)]
         if replicas is not None:
-            self._carriers.append(make_carrier(replicas, options["timeout"]))
+            self._carriers.append(make_carrier(replicas, options["timeout"], node))
         self._modules, self._scatters, self._sums = [], [], []
         for (inner, _), (parts, row) in zip(found, all_parts):
             if not parts:

@@ -6,14 +6,13 @@ rank and threads. A message finds its receive by order alone, so that only group
 
 import hashlib
 import pickle
-import socket
 import weakref
 
 import torch.distributed as dist
 
 from .library import ERR_CHECKSUM, GradwireError, lib, version
 
-MESSAGES = 3  # counts how they were told apart and cut so far: ranks that do it differently would wait for each other
+MESSAGES = 4  # counts how they were told apart and cut so far: ranks that do it differently would wait for each other
 _numbers = {}  # of what was made of the same ranks so far
 _idle = weakref.WeakKeyDictionary()  # lines that came back, by job (its default group), by ranks and timeout, by name
 
@@ -119,11 +118,10 @@ def backend_of(group):
 
 
 def borrow(group, timeout):
-    """Lines among the group's ranks for one carrier alone, and the names of all ranks' nodes. All ranks."""
+    """Lines among the group's ranks for one carrier alone. All ranks."""
     ranks, backend = ranks_of(group), backend_of(group)
     idle = _idle.setdefault(dist.distributed_c10d._get_default_group(), {}).setdefault((*ranks, timeout), {})
-    said = gather(group, (socket.gethostname(), list(idle)))
-    common = set.intersection(*(set(names) for _, names in said))  # a rank may have none back yet, or never
+    common = set.intersection(*map(set, gather(group, list(idle))))  # a rank may have none back yet, or never
     if common:
         lines = idle.pop(min(common))
     else:
@@ -134,4 +132,4 @@ def borrow(group, timeout):
             lines = Lines(up, _own_group(ranks, backend, timeout) if backend == "gloo" else up, name, idle)
         finally:
             lib.gw_hosted_hurry(0)
-    return lines, [host for host, _ in said]
+    return lines

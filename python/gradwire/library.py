@@ -46,7 +46,7 @@ class Place(Structure):
 
 class StepConfig(Structure):
     _fields_ = [("comm", c_void_p), ("seed", c_uint64), ("piece", c_uint64), ("fuse_below", c_uint64),
-                ("timeout", c_double), ("ranks_per_node", c_uint32), ("lanes", c_uint32), ("threads", c_uint32),
+                ("timeout", c_double), ("node_of", POINTER(c_uint32)), ("ranks_per_node", c_uint32), ("lanes", c_uint32), ("threads", c_uint32),
                 ("isa", c_int), ("own_thread", c_int), ("sum", c_int), ("measure_error", c_int),
                 ("all_or_nothing", c_int), ("sharded", c_int), ("place", Place), ("device_comm", c_void_p),
                 ("verify_every", c_uint32)]
@@ -131,6 +131,7 @@ _SIGNATURES = {
     "gw_params_flags": (c_uint32, [POINTER(Params)]),
     "gw_codec_grain": (c_size_t, [POINTER(Params)]),
     "gw_route_parse": (c_int, [POINTER(Route), c_char_p, _why]),
+    "gw_route_name_of": (c_int, [POINTER(Route), c_char_p, c_size_t]),
     "gw_range_cut": (Range, [Range, c_uint64, c_uint32, c_uint32]),
     "gw_cuda_open": (c_int, [c_char_p, POINTER(c_void_p), _why]),
     "gw_nccl_open": (c_int, [c_char_p, c_char_p, POINTER(c_void_p), _why]),
@@ -155,6 +156,7 @@ _SIGNATURES = {
     "gw_step_wait": (c_int, [c_void_p, POINTER(StepResult), _why]),
     "gw_step_verify": (c_int, [c_void_p, _why]),
     "gw_step_stats": (c_int, [c_void_p, c_uint32, POINTER(LayerStats)]),
+    "gw_comm_nodes": (c_int, [c_void_p, c_char_p, c_double, POINTER(c_uint32), _why]),
     "gw_step_planned": (c_int, [c_void_p, c_uint32, POINTER(Params), POINTER(Route)]),
     "gw_adapt_spec_parse": (c_int, [c_char_p, POINTER(AdaptSpec), _why]),
     "gw_step_adapt_last": (c_int, [c_void_p, POINTER(c_uint64), POINTER(Decision)]),
@@ -247,6 +249,13 @@ def parse_route(text):
     route, why = Route(), Why()
     check(lib.gw_route_parse(byref(route), text.encode(), byref(why)), why, f"route '{text}': ")
     return route
+
+
+def print_route(route):
+    text = ctypes.create_string_buffer(256)
+    if lib.gw_route_name_of(byref(route), text, len(text)) != 0:
+        check(lib.gw_route_print(byref(route), text, len(text)), Why())
+    return text.value.decode()
 
 
 def version():

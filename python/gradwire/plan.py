@@ -3,8 +3,7 @@
 import fnmatch
 import json
 
-from .library import FLAG_ROUNDS, FLAG_WANTS_FEEDBACK, GradwireError, lib, parse_adapt, parse_auto, parse_params, parse_route
-from ctypes import byref
+from .library import GradwireError, parse_adapt, parse_auto, parse_params, parse_route
 
 
 class Layer:
@@ -12,19 +11,16 @@ class Layer:
 
     def __init__(self, name, dims, dtype, elements):
         self.name, self.dims, self.dtype, self.elements = name, dims, dtype, elements
-        self.spec, self.route = None, "dense"
+        self.spec, self.route = None, None  # no route: the usual one
         self.coder = ""  # "@gpu": where a route that does not say codes
 
     def go(self, spec, route=None):
-        self.spec = None if spec in (None, "dense") else with_shape(spec, self.dims)
-        if self.spec is None:
-            self.route = route or "dense"
-            parse_route(self.route)
+        self.spec, self.route = None if spec in (None, "dense") else with_shape(spec, self.dims), route
+        if self.spec is not None:
+            parse_params(self.spec)
+        if route is None:
             return
-        params = parse_params(self.spec)
-        flags = lib.gw_params_flags(byref(params))
-        self.route = route or ("sum" if flags & FLAG_ROUNDS else "gather" if flags & FLAG_WANTS_FEEDBACK else "sra")
-        if not set(self.route) & set("@:") and "dense" not in self.route:  # a name, of a route that codes
+        if self.spec is not None and not set(route) & set("@:") and "dense" not in route:  # a name, of a route that codes
             self.route += self.coder
         parse_route(self.route)
 

@@ -3,7 +3,6 @@
 import datetime
 import os
 import queue
-import socket
 import threading
 from ctypes import byref, c_double, c_size_t, c_uint32, c_uint64, c_void_p, cast
 
@@ -14,33 +13,27 @@ from .carrier import REST, Carrier
 from .device import join_nccl
 from .groups import backend_of, borrow, job_store, new_name, ranks_of, say_together
 from .library import BF16, ERR_STATE, ERR_TIMEOUT, ERR_UNSUPPORTED, F16, F32, GradwireError, AutoDecision, Blob, Decision, LayerStats, Params, Place, Route, StepConfig, StepResult
-from .library import Tensor, Told, Why, check, lib, parse_params, parse_route, print_params
+from .library import Tensor, Told, Why, check, lib, parse_params, parse_route, print_params, print_route
 from .state import heirs
 
 DTYPES = {torch.float32: F32, torch.float16: F16, torch.bfloat16: BF16}
 
 
-def ranks_per_node(names):
-    """0 where nodes have unequal numbers of ranks, or ranks are not in their order."""
-    size = names.count(names[0])
-    regular = len(names) % size == 0 and all(len(set(names[i:i + size])) == 1 for i in range(0, len(names), size))
-    return size if regular and len(set(names)) * size == len(names) else 0
-
-
-def spare_threads(names):
-    """Cores of this rank's share of its node that torch's own threads leave, 1 to 4. `names` of all ranks' nodes."""
+def spare_threads(neighbours):
+    """Cores of this rank's share of its node that torch's own threads leave, 1 to 4. `neighbours`: ranks on this node."""
     try:
         cores = len(os.sched_getaffinity(0))
     except AttributeError:  # not on this system
         cores = os.cpu_count() or 1
-    return max(1, min(4, cores // names.count(socket.gethostname()) - torch.get_num_threads()))
+    return max(1, min(4, cores // neighbours - torch.get_num_threads()))
 
 
-def make_carrier(group, timeout):
+def make_carrier(group, timeout, node=None):
     patience = 2 * timeout + datetime.timedelta(seconds=30)  # a step's timeout comes first
-    lines, names = borrow(group, patience)
+    lines = borrow(group, patience)
     key = new_name("carrier", ranks_of(group))
-    return Carrier(lines, backend_of(group), dist.get_rank(group), dist.get_world_size(group), job_store(), key, ranks_per_node(names))
+    return Carrier(lines, backend_of(group), dist.get_rank(group), dist.get_world_size(group), job_store(), key,
+                   timeout.total_seconds(), node)
 
 
 class Totals:
@@ -70,7 +63,7 @@ class Session:
     """Layers are told apart by number: their place in `layers`, which is the order of the wire at first."""
 
     def __init__(self, layers, group, *, seed, timeout, lanes, threads, piece, fuse_below, scaler=None, measure_error=False,
-                 sharded=False, total=False, verify_every=0, carrier=None, device=None, chooser=None, spec=None, payloads="host"):
+                 sharded=False, total=False, verify_every=0, carrier=None, device=None, chooser=None, spec=None, payloads="host", node=None):
         self.layers, self.scaler, self.totals = layers, scaler, Totals()
         self.device, self._pinned = device, {}  # pinned: of gradients on a device that are coded here, by layer
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
@@ -79,10 +72,12 @@ class Session:
         self._between = False  # steps: every message of those before has arrived
         self.lost, self._compared, self._squares = None, None, 0.0  # at the last load; until it has a gradient
         self._own_carrier = carrier is None
-        self._carrier = carrier or make_carrier(group, timeout)
+        self._carrier = carrier or make_carrier(group, timeout, node)
         self.on_step = []  # called with the result after every step
+        nodes = self._carrier.node_of
+        threads = threads or spare_threads(list(nodes).count(nodes[self.rank]))
         config = StepConfig(comm=self._carrier.comm, seed=seed, piece=piece, fuse_below=fuse_below,
-                            timeout=timeout.total_seconds(), ranks_per_node=self._carrier.ranks_per_node, lanes=lanes, threads=threads,
+                            timeout=timeout.total_seconds(), node_of=nodes, lanes=lanes, threads=threads,
                             own_thread=1, sum=int(total), measure_error=int(measure_error),
                             all_or_nothing=int(scaler is not None), sharded=int(sharded), verify_every=verify_every)
         if device is not None and device.cuda is not None:
@@ -115,7 +110,10 @@ class Session:
                                   byref(why)), why)
             assert number.value == i
             params = byref(parse_params(layer.spec)) if layer.spec is not None else None
-            check(lib.gw_step_plan(self._step, i, params, byref(parse_route(layer.route)), byref(why)), why)
+            route, made = byref(parse_route(layer.route)) if layer.route is not None else None, Route()
+            check(lib.gw_step_plan(self._step, i, params, route, byref(why)), why)
+            check(lib.gw_step_planned(self._step, i, byref(Params()), byref(made)), why)
+            layer.route = print_route(made)
 
     def _agree(self):
         why, self._between = Why(), False

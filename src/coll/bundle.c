@@ -148,22 +148,28 @@ gw_status gw_bundle_decode(gw_exchange *x, const gw_move *m, uint32_t divisor, g
 /* How a collective's messages are made of entries: a message has `pieces` pieces of `payloads` payloads. */
 typedef struct shape {
     uint32_t members, own, pieces, payloads;
+    uint32_t parts; /* members from here on get and hold no pieces */
     int by_payload; /* members' payloads come together at each piece; else their pieces are put in a row */
-    int to_all, to_root, from_root;
+    int to_all, to_root, from_root, scatters, second;
 } shape;
 
 static shape shape_of(const gw_exchange *x, const gw_move *m)
 {
     const int all_to_all = m->step.op == GW_OP_ALLTOALL, from_root = m->step.op == GW_OP_BROADCAST;
-    shape s = {.members = m->group.size, .own = m->group.member, .payloads = m->after.payloads};
+    shape s = {.members = m->group.size,
+               .own = m->group.member,
+               .parts = m->parts,
+               .payloads = m->after.payloads};
     s.by_payload = all_to_all || m->step.op == GW_OP_GATHER || m->part == GW_PART_WHOLE;
-    s.pieces = m->before.outer * m->before.inner / (all_to_all ? s.members : 1);
-    if (from_root) { /* the others held nothing */
-        s.pieces = m->after.outer * m->after.inner;
-    } else {
+    if (m->before.kind == GW_OPERAND_BUNDLE) {
+        s.pieces = m->before.outer * m->before.inner / (all_to_all ? s.parts : 1);
         s.payloads = x->bundle.payloads;
+    } else { /* it held nothing */
+        s.pieces = m->after.outer * m->after.inner / (from_root ? 1 : s.parts);
     }
     s.to_all = m->step.op == GW_OP_ALLGATHER;
+    s.scatters = all_to_all;
+    s.second = s.to_all && m->part == GW_PART_SECOND;
     s.to_root = m->step.op == GW_OP_GATHER;
     s.from_root = from_root;
     return s;
@@ -177,7 +183,11 @@ static uint32_t entries_of(const shape *s)
 /* Whether member `from` sends to member `to`. */
 static int sends(const shape *s, uint32_t from, uint32_t to)
 {
-    return s->from_root ? from == 0 && to != 0 : s->to_root ? to == 0 : 1;
+    return s->from_root  ? from == 0 && to != 0
+           : s->to_root  ? to == 0
+           : s->scatters ? to < s->parts
+           : s->second   ? from < s->parts
+                         : 1;
 }
 
 /* Where entry `e` of member `from`'s message stands in the bundle that arrives. */
@@ -297,7 +307,8 @@ static gw_status expect(gw_exchange *x, const gw_move *m, const shape *s, int to
 
 static gw_status post_lengths(gw_exchange *x, const gw_move *m, const shape *s, gw_why *why)
 {
-    const uint32_t own = s->from_root && s->own != 0 ? 0 : x->bundle.pieces * x->bundle.payloads;
+    const int holds = m->before.kind == GW_OPERAND_BUNDLE;
+    const uint32_t own = holds ? x->bundle.pieces * x->bundle.payloads : 0;
     for (uint32_t e = 0; e < own; e++) {
         uint64_t *length = x->lengths + LENGTH * (size_t)e;
         length[0] = x->bundle.size[e];

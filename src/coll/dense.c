@@ -16,7 +16,7 @@ static float *place(const gw_exchange *x, uint64_t first)
 
 static gw_range piece_of(const gw_exchange *x, const gw_move *m, gw_range range, uint32_t member)
 {
-    return gw_range_cut(range, x->program.grain, m->group.size, member);
+    return gw_range_cut(range, x->program.grain, m->parts, member);
 }
 
 static void clear(gw_exchange *x, uint32_t members)

@@ -18,10 +18,10 @@ static double now(void)
 
 void gw_exchange_count_sent(gw_exchange *x, const gw_move *m, uint32_t member, size_t bytes)
 {
-    const uint32_t to = m->group.first + member * m->group.stride;
-    const uint32_t k = x->config.ranks_per_node;
+    const uint32_t to = gw_group_rank(&m->group, member);
     if (to != x->config.rank) {
-        const int near = k != 0 && to / k == x->config.rank / k;
+        const int near =
+            gw_same_node(x->config.nodes, x->config.ranks_per_node, to, x->config.rank);
         x->stats.bytes_sent[near ? GW_LINK_INTRA : GW_LINK_INTER] += bytes;
     }
 }
@@ -33,6 +33,7 @@ gw_status gw_exchange_compile(gw_exchange *x, uint64_t numbers, gw_why *why)
     const gw_exchange_config *c = &x->config;
     const gw_route_job job = {.ranks = c->ranks,
                               .ranks_per_node = c->ranks_per_node,
+                              .nodes = c->nodes,
                               .rank = c->rank,
                               .first = c->first,
                               .elements = c->elements,
@@ -76,8 +77,7 @@ static void measure(gw_exchange *x)
         x->most_members = m->group.size > x->most_members ? m->group.size : x->most_members;
         if ((m->before.kind == GW_OPERAND_DENSE || m->before.kind == GW_OPERAND_NUMBERS) &&
             !x->stay.move[i]) {
-            const gw_range piece =
-                gw_range_cut(m->before.range, x->program.grain, m->group.size, 0);
+            const gw_range piece = gw_range_cut(m->before.range, x->program.grain, m->parts, 0);
             x->bundle_bytes = larger(x->bundle_bytes, 4 * (size_t)piece.count * m->group.size);
         }
     }
@@ -333,7 +333,7 @@ gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
     x->sealed_below = 1;
     for (uint32_t i = 0; i < x->program.n_moves; i++) {
         const gw_move *m = &x->program.move[i];
-        if (m->step.level != 0 && m->group.size > 1) {
+        if (m->step.level != 0 && m->runs && m->group.size > 1) {
             const gw_comm *comm = gw_exchange_comm(x, i);
             const int device = comm != NULL && (comm->table->flags & GW_COMM_DEVICE) != 0;
             if (comm == NULL || comm->ranks != m->group.size || comm->rank != m->group.member) {

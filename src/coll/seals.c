@@ -103,7 +103,7 @@ gw_status gw_seals_check(const gw_exchange *x, const gw_move *m, gw_why *why)
             return gw_fail(why, GW_ERR_CHECKSUM,
                            "numbers of rank %u were changed on their way, or are of another step "
                            "or tensor",
-                           m->group.first + i * m->group.stride);
+                           gw_group_rank(&m->group, i));
         }
     }
     return GW_OK;

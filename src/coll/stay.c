@@ -105,7 +105,8 @@ void gw_stay_measure(gw_exchange *x)
         s->bytes = larger(s->bytes, larger(bytes_of(&m->before), bytes_of(&m->after)));
         if (m->before.kind == GW_OPERAND_DENSE || m->before.kind == GW_OPERAND_NUMBERS) {
             const uint32_t members = is_coding(m) ? 1 : m->group.size;
-            const gw_range piece = gw_range_cut(m->before.range, x->program.grain, members, 0);
+            const gw_range piece =
+                gw_range_cut(m->before.range, x->program.grain, is_coding(m) ? 1 : m->parts, 0);
             s->bytes = larger(s->bytes, is_coding(m) ? 0 : 4 * (size_t)piece.count * members);
             t->entries = larger(t->entries, members);
         }

@@ -321,35 +321,6 @@ static int is_ours(const gw_comm *comm)
     return comm != NULL && comm->table == &table;
 }
 
-gw_status gw_mpi_ranks_per_node(gw_comm *comm, uint32_t *out, gw_why *why)
-{
-    if (!is_ours(comm) || out == NULL) {
-        return GW_FAIL(why, GW_ERR_ARG, "gw_mpi_ranks_per_node: not a group of MPI's");
-    }
-    const gw_mpi_end *end = (const gw_mpi_end *)comm;
-    const int rank = (int)comm->rank;
-    MPI_Comm node = MPI_COMM_NULL;
-    int code = MPI_Comm_split_type(end->mpi, MPI_COMM_TYPE_SHARED, rank, MPI_INFO_NULL, &node);
-    if (code != MPI_SUCCESS) {
-        return gw_mpi_fail(end->job, code, "MPI_Comm_split_type", why);
-    }
-    int size = 0, first = 0;
-    (void)MPI_Comm_size(node, &size);
-    code = MPI_Allreduce(&rank, &first, 1, MPI_INT, MPI_MIN, node);
-    /* the largest of size, of minus size, and of whether the rank is out of place */
-    const int mine[3] = {size, -size, first != rank / size * size};
-    int most[3] = {0};
-    if (code == MPI_SUCCESS) {
-        code = MPI_Allreduce(mine, most, 3, MPI_INT, MPI_MAX, end->mpi);
-    }
-    (void)MPI_Comm_free(&node);
-    if (code != MPI_SUCCESS) {
-        return gw_mpi_fail(end->job, code, "MPI_Allreduce", why);
-    }
-    *out = most[0] == -most[1] && !most[2] ? (uint32_t)size : 0;
-    return GW_OK;
-}
-
 gw_status gw_mpi_end_job(gw_comm *comm, int yes)
 {
     if (!is_ours(comm)) {

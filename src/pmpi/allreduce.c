@@ -22,7 +22,7 @@ typedef struct sum {
 
 typedef struct group {
     gw_comm *comm;
-    uint32_t ranks_per_node;
+    uint32_t *node_of;
     sum sums[KEPT];
     uint64_t calls, bytes, dense_bytes;
 } group;
@@ -67,6 +67,7 @@ static int forget(MPI_Comm comm, int which, void *value, void *extra)
         gw_step_destroy(g->sums[i].step);
     }
     g->comm->table->close(g->comm);
+    free(g->node_of);
     free(g);
     (void)comm;
     return MPI_SUCCESS;
@@ -114,8 +115,14 @@ static group *group_of(MPI_Comm comm)
     if (g == NULL) {
         give_up(comm, "MPI_Allreduce", "no memory");
     }
-    if (gw_mpi_create(comm, &g->comm, &why) != GW_OK ||
-        gw_mpi_ranks_per_node(g->comm, &g->ranks_per_node, &why) != GW_OK) {
+    if (gw_mpi_create(comm, &g->comm, &why) != GW_OK) {
+        give_up(comm, "MPI_Allreduce", why.text);
+    }
+    g->node_of = calloc(g->comm->ranks, sizeof *g->node_of);
+    if (g->node_of == NULL) {
+        give_up(comm, "MPI_Allreduce", "no memory");
+    }
+    if (gw_comm_nodes(g->comm, NULL, chosen.timeout, g->node_of, &why) != GW_OK) {
         give_up(comm, "MPI_Allreduce", why.text);
     }
     need_mpi(comm, PMPI_Comm_set_attr(comm, key, g), "MPI_Comm_set_attr");
@@ -138,7 +145,7 @@ static sum *sum_of(MPI_Comm comm, group *g, size_t count)
     uint32_t layer = 0;
     const uint64_t elements = count;
     const gw_step_config config = {.comm = g->comm,
-                                   .ranks_per_node = g->ranks_per_node,
+                                   .node_of = g->node_of,
                                    .seed = g->calls, /* no two sums draw the same numbers */
                                    .timeout = chosen.timeout,
                                    .lanes = 3,
@@ -148,7 +155,8 @@ static sum *sum_of(MPI_Comm comm, group *g, size_t count)
         status = gw_step_add(oldest->step, "sum", &elements, 1, GW_F32, &layer, &why);
     }
     if (status == GW_OK) {
-        status = gw_step_plan(oldest->step, layer, &chosen.params, &chosen.route, &why);
+        status = gw_step_plan(oldest->step, layer, &chosen.params,
+                              chosen.usual ? NULL : &chosen.route, &why);
     }
     if (status == GW_OK) {
         status = gw_step_agree(oldest->step, &why);

@@ -56,9 +56,13 @@ gw_status gw_pmpi_settings_read(gw_pmpi_settings *out, const char **name, gw_why
         return status;
     }
     *name = "GRADWIRE_PMPI_ROUTE";
-    status = gw_route_parse(&out->route, setting(*name, "sra"), why);
-    if (status == GW_OK) {
-        status = gw_route_fits(&out->route, &out->params, why);
+    const char *route = setting(*name, NULL);
+    out->usual = route == NULL;
+    if (route != NULL) {
+        status = gw_route_parse(&out->route, route, why);
+        if (status == GW_OK) {
+            status = gw_route_fits(&out->route, &out->params, why);
+        }
     }
     if (status == GW_OK) {
         status = read_numbers(out, name, why);
@@ -81,11 +85,13 @@ void gw_pmpi_settings_say(const gw_pmpi_settings *s)
         return;
     }
     (void)gw_params_print(&s->params, codec, sizeof codec);
-    if (gw_route_name_of(&s->route, route, sizeof route) != GW_OK) {
+    if (s->usual) {
+        (void)snprintf(route, sizeof route, "as its nodes need it");
+    } else if (gw_route_name_of(&s->route, route, sizeof route) != GW_OK) {
         (void)gw_route_print(&s->route, route, sizeof route);
     }
     (void)fprintf(stderr,
                   "gradwire: preload: MPI_Allreduce of MPI_FLOAT with MPI_SUM, from %llu bytes, is "
-                  "compressed with %s, route %s. These sums are inexact (docs/mpi.md)\n",
+                  "compressed with %s, route: %s. These sums are inexact (docs/mpi.md)\n",
                   (unsigned long long)s->least, codec, route);
 }

@@ -10,6 +10,7 @@
 typedef struct gw_pmpi_settings {
     int on; /* 0: no codec is named, and every call passes; all else is unset then */
     gw_params params;
+    int usual; /* no route is named: the usual one for the communicator's nodes */
     gw_route route;
     uint64_t least; /* bytes from which a sum is compressed */
     double timeout; /* seconds, of one sum */

@@ -34,18 +34,37 @@ gw_status gw_route_fits(const gw_route *route, const gw_params *params, gw_why *
                          "%s runs in rounds of sums: on additive routes only", name);
 }
 
-gw_group gw_group_of(uint32_t ranks, uint32_t ranks_per_node, uint32_t rank, gw_level level)
+/* ---- groups ---- */
+
+static gw_group mapped_group(const gw_nodes *nodes, uint32_t rank, gw_level level)
 {
-    const uint32_t k = ranks_per_node != 0 ? ranks_per_node : 1;
-    switch (level) {
-    case GW_LEVEL_INTRA:
-        return (gw_group){rank - rank % k, 1, k, rank % k};
-    case GW_LEVEL_INTER:
-        return (gw_group){rank % k, k, ranks / k, rank / k};
-    case GW_LEVEL_FLAT:
-        break;
+    const uint32_t node = nodes->node_of[rank], place = nodes->place_of[rank];
+    if (level == GW_LEVEL_INTRA) {
+        const uint32_t first = nodes->first[node];
+        return (gw_group){
+            .size = nodes->first[node + 1] - first, .member = place, .ranks = nodes->order + first};
     }
-    return (gw_group){0, 1, ranks, rank};
+    if (place >= nodes->least) { /* some nodes have no such place: it takes no part between nodes */
+        return (gw_group){.first = rank, .size = nodes->n};
+    }
+    gw_group g = {.size = nodes->n, .ranks = nodes->columns + (size_t)place * nodes->n};
+    while (g.ranks[g.member] != rank) {
+        g.member++;
+    }
+    return g;
+}
+
+static gw_group group_of(const gw_program *p, uint32_t rank, gw_level level)
+{
+    const uint32_t k = p->ranks_per_node != 0 ? p->ranks_per_node : 1;
+    if (level == GW_LEVEL_FLAT) {
+        return (gw_group){.stride = 1, .size = p->ranks, .member = rank};
+    }
+    if (p->nodes != NULL) {
+        return mapped_group(p->nodes, rank, level);
+    }
+    return level == GW_LEVEL_INTRA ? (gw_group){rank - rank % k, 1, k, rank % k, NULL}
+                                   : (gw_group){rank % k, k, p->ranks / k, rank / k, NULL};
 }
 
 /* ---- where the tensor is ---- */
@@ -57,23 +76,32 @@ typedef struct compiler {
     gw_sizes payloads; /* a bundle's */
     gw_sizes numbers;  /* of dense operands and additive payloads */
     gw_range whole;    /* in elements, or in numbers while an additive route sums */
-    gw_operand shape;  /* outer, inner and payloads of the bundle; the same on every rank */
+    gw_operand
+        shape; /* outer, inner and payloads of the bundle; the same on every rank of a node */
+    int mixed; /* the bundle has payloads of several ranks of a node */
 } compiler;
 
 static gw_group group_at(const compiler *c, gw_level level)
 {
-    const gw_program *p = c->program;
-    return gw_group_of(p->ranks, p->ranks_per_node, c->rank, level);
+    return group_of(c->program, c->rank, level);
+}
+
+/* Pieces of a range that the members of a group share: a node divides it among as many as the smallest node has, so that
+ * every piece has a member in every node. */
+static uint32_t parts_at(const compiler *c, gw_level level)
+{
+    const gw_nodes *nodes = c->program->nodes;
+    return level == GW_LEVEL_INTRA && nodes != NULL ? nodes->least : group_at(c, level).size;
 }
 
 /* What is left of `range` for a member after the first collective of a pair; 0: nothing. */
 static int share(const compiler *c, gw_pair pair, gw_level level, gw_range *range)
 {
-    const gw_group g = group_at(c, level);
+    const uint32_t member = group_at(c, level).member, parts = parts_at(c, level);
     if (pair == GW_PAIR_SCATTER) {
-        *range = gw_range_cut(*range, c->numbers.grain, g.size, g.member);
+        *range = gw_range_cut(*range, c->numbers.grain, parts, member);
     }
-    return pair != GW_PAIR_ROOT || g.member == 0;
+    return pair == GW_PAIR_ROOT ? member == 0 : pair != GW_PAIR_SCATTER || member < parts;
 }
 
 /* The range this rank has a part in at the walk's place, and whether it holds anything of it. */
@@ -124,8 +152,7 @@ static gw_operand shape_of_encode(const compiler *c, unsigned at)
     for (unsigned i = at + 1; i < route->n_steps && route->step[i].op != GW_OP_DECODE; i++) {
         if (route->step[i].op == GW_OP_ALLTOALL) {
             const gw_level level = (gw_level)route->step[i].level;
-            const uint32_t size = group_at(c, level).size;
-            *(level == GW_LEVEL_INTER ? &shape.inner : &shape.outer) = size;
+            *(level == GW_LEVEL_INTER ? &shape.inner : &shape.outer) = parts_at(c, level);
         }
     }
     return shape;
@@ -178,7 +205,8 @@ static gw_status encode(compiler *c, unsigned at, const gw_route_job *job, gw_mo
     m->point = point_at(c->walk.place);
     m->owner = c->rank;
     if (c->walk.place == GW_PLACE_INTRA_SECOND) { /* every node has the same by now */
-        m->owner = group_at(c, GW_LEVEL_INTRA).member;
+        const gw_group column = group_at(c, GW_LEVEL_INTER);
+        m->owner = gw_group_rank(&column, 0);
     }
     if (c->program->kind == GW_ROUTE_ADDITIVE) {
         c->whole.first = 0;
@@ -194,6 +222,7 @@ static gw_status encode(compiler *c, unsigned at, const gw_route_job *job, gw_mo
 
 static void decode(compiler *c, gw_move *m)
 {
+    c->mixed = 0;
     if (c->program->kind == GW_ROUTE_ADDITIVE) {
         c->whole = c->program->whole;
     }
@@ -206,7 +235,22 @@ static void decode(compiler *c, gw_move *m)
 typedef struct peers {
     uint32_t low, high, n; /* n: how many, oneself left out */
     int outside, root;     /* root: member 0 is one of them */
+    const gw_nodes
+        *nodes; /* not NULL: near are the ranks of the node, wherever they are in the group */
 } peers;
+
+/* All ranks of a flat group, whose order need not be that of nodes. */
+static peers mapped_peers(const gw_program *p, const gw_move *m, int link)
+{
+    const gw_nodes *nodes = p->nodes;
+    const uint32_t node = nodes->node_of[p->rank];
+    const uint32_t near = nodes->first[node + 1] - nodes->first[node];
+    const int outside = link == GW_LINK_INTER;
+    return (peers){.n = outside ? p->ranks - near : near - 1,
+                   .outside = outside,
+                   .root = m->group.member != 0 && (nodes->node_of[0] != node) == outside,
+                   .nodes = nodes};
+}
 
 static peers peers_behind(const gw_program *p, const gw_move *m, int link)
 {
@@ -215,6 +259,8 @@ static peers peers_behind(const gw_program *p, const gw_move *m, int link)
     if (m->step.level == GW_LEVEL_INTRA) {
         low = 0;
         high = g.size;
+    } else if (m->step.level == GW_LEVEL_FLAT && p->nodes != NULL) {
+        return mapped_peers(p, m, link);
     } else if (m->step.level == GW_LEVEL_FLAT && p->ranks_per_node != 0) {
         low = p->rank - p->rank % p->ranks_per_node;
         high = g.size - low < p->ranks_per_node ? g.size : low + p->ranks_per_node;
@@ -237,14 +283,29 @@ typedef struct pieces {
 
 static uint64_t bytes_between(const pieces *x, const gw_move *m, uint32_t from, uint32_t to)
 {
-    return x->payloads * gw_cut_bytes(x->sizes, x->count, m->group.size, from, to, x->inner);
+    return x->payloads * gw_cut_bytes(x->sizes, x->count, m->parts, from, to, x->inner);
+}
+
+/* Of all members on this rank's side of the links between nodes, its own among them. */
+static uint64_t bytes_near(const pieces *x, const gw_move *m, const peers *who, uint32_t me)
+{
+    const gw_nodes *nodes = who->nodes;
+    uint64_t bytes = 0;
+    if (nodes == NULL) {
+        return bytes_between(x, m, who->low, who->high);
+    }
+    const uint32_t node = nodes->node_of[me];
+    for (uint32_t i = nodes->first[node]; i < nodes->first[node + 1]; i++) {
+        bytes += bytes_between(x, m, nodes->order[i], nodes->order[i] + 1);
+    }
+    return bytes;
 }
 
 /* Of all peers' pieces. */
 static uint64_t bytes_of_peers(const pieces *x, const gw_move *m, const peers *who)
 {
     const uint32_t me = m->group.member;
-    const uint64_t near = bytes_between(x, m, who->low, who->high);
+    const uint64_t near = bytes_near(x, m, who, me);
     return who->outside ? bytes_between(x, m, 0, m->group.size) - near
                         : near - bytes_between(x, m, me, me + 1);
 }
@@ -297,7 +358,7 @@ static gw_operand shape_behind(const gw_operand *before, const gw_move *m)
     if (m->step.op == GW_OP_ALLTOALL) {
         *cut = 1;
     } else if (m->step.op == GW_OP_ALLGATHER && m->part == GW_PART_SECOND) {
-        *cut = m->group.size;
+        *cut = m->parts;
     }
     if (m->step.op == GW_OP_ALLTOALL || m->step.op == GW_OP_GATHER || m->part == GW_PART_WHOLE) {
         shape.payloads *= m->group.size;
@@ -305,16 +366,34 @@ static gw_operand shape_behind(const gw_operand *before, const gw_move *m)
     return shape;
 }
 
-/* `kind` is what travels; `from` where the walk stood before. */
+/* Nodes of different sizes would have different numbers of payloads. */
+static gw_status check_mixed(compiler *c, unsigned at, const gw_move *m, gw_why *why)
+{
+    const gw_nodes *nodes = c->program->nodes;
+    if (m->step.level == GW_LEVEL_INTER && c->mixed && nodes != NULL &&
+        nodes->least != nodes->most) {
+        return gw_fail(why, GW_ERR_UNSUPPORTED,
+                       "step %u: nodes have %u to %u ranks, so payloads must be decoded between "
+                       "the intra and the inter steps; other routes run",
+                       at + 1, nodes->least, nodes->most);
+    }
+    return GW_OK;
+}
+
+/* `kind` is what is sent; `from` is where the walk stood before. */
 static void collective(compiler *c, gw_operand_kind kind, gw_place from, gw_move *m)
 {
     const int bundle = kind == GW_OPERAND_BUNDLE;
     gw_range before = {0}, after = {0};
     m->group = group_at(c, (gw_level)m->step.level);
+    m->parts = m->step.op == GW_OP_ALLREDUCE || m->step.op == GW_OP_REDUCE
+                   ? m->group.size /* pieces that are summed here come together here */
+                   : parts_at(c, (gw_level)m->step.level);
     const int held = range_at(c, from, &before);
     const int holds = range_at(c, c->walk.place, &after);
     m->runs = m->part == GW_PART_SECOND ? holds : held;
     c->shape = shape_behind(&c->shape, m);
+    c->mixed |= bundle && m->step.level == GW_LEVEL_INTRA && m->part == GW_PART_FIRST;
     m->after = operand_here(c, kind);
     if (m->runs) {
         /* an all-to-all's messages have what was there before, the others' all there is behind */
@@ -341,11 +420,15 @@ static gw_status check_job(const gw_route *route, const gw_route_job *job, gw_wh
         return gw_fail(why, GW_ERR_RANGE, "%u ranks: at most %llu elements", job->ranks,
                        (unsigned long long)most);
     }
-    if (gw_route_is_hierarchical(route) &&
+    if (job->nodes != NULL && job->nodes->ranks != job->ranks) {
+        return gw_fail(why, GW_ERR_ARG, "%u ranks, and a map of %u ranks to nodes", job->ranks,
+                       job->nodes->ranks);
+    }
+    if (gw_route_is_hierarchical(route) && job->nodes == NULL &&
         (job->ranks_per_node == 0 || job->ranks % job->ranks_per_node != 0)) {
         return gw_fail(why, GW_ERR_UNSUPPORTED,
-                       "a hierarchical route needs nodes with equal numbers of ranks: %u ranks, %u "
-                       "a node; flat routes run",
+                       "a hierarchical route needs nodes with equal numbers of ranks, or a map of "
+                       "nodes: %u ranks, %u a node; flat routes run",
                        job->ranks, job->ranks_per_node);
     }
     return GW_OK;
@@ -370,6 +453,7 @@ static gw_status compile_steps(compiler *c, const gw_route_job *job, gw_why *why
         } else if (m->step.op == GW_OP_DECODE) {
             decode(c, m);
         } else {
+            status = check_mixed(c, i, m, why);
             collective(c, kind, from, m);
         }
         if (status != GW_OK) {
@@ -408,6 +492,7 @@ gw_status gw_route_compile(const gw_route *route, const gw_route_job *job, gw_pr
                           .ranks = job->ranks,
                           .ranks_per_node = job->ranks_per_node,
                           .rank = job->rank,
+                          .nodes = job->nodes,
                           .whole = {job->first, job->elements},
                           .piece_points = grain == 0,
                           .n_moves = route->n_steps,

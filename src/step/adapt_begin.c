@@ -27,14 +27,14 @@ static void code_as(gw_route *route, const gw_route *own)
 }
 
 /* The layer's own route for the codec it was planned with, else what suits. */
-static gw_status route_of(const gw_layer *l, const gw_params *level, int lossless, gw_route *out,
-                          gw_why *why)
+static gw_status route_of(const gw_step *s, const gw_layer *l, const gw_params *level, int lossless,
+                          gw_route *out, gw_why *why)
 {
     if (!lossless && l->params.codec == level->codec) {
         *out = l->route;
         return GW_OK;
     }
-    const gw_status status = gw_route_parse(out, lossless ? "dense" : gw_step_everyday(level), why);
+    const gw_status status = gw_step_usual(s, lossless ? NULL : level, out, why);
     code_as(out, &l->route);
     return status;
 }
@@ -80,6 +80,7 @@ gw_status gw_step_bytes_sent(const gw_step *s, const gw_layer *l, const gw_param
     const int rounds = coded && (gw_params_flags(level) & GW_CODEC_ROUNDS) != 0;
     gw_route_job job = {.ranks = s->config.comm->ranks,
                         .ranks_per_node = s->config.ranks_per_node,
+                        .nodes = s->nodes,
                         .elements = l->elements,
                         .params = coded ? level : NULL};
     gw_status status = GW_OK;
@@ -166,7 +167,7 @@ static gw_status list_levels(gw_step_adapt *a, uint32_t layer, gw_adapted *to, g
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for levels");
     }
     for (uint32_t i = 0; i < n && status == GW_OK; i++) {
-        status = route_of(l, &levels[i], i == 0, &to->routes[i], why);
+        status = route_of(a->step, l, &levels[i], i == 0, &to->routes[i], why);
         if (status == GW_OK) {
             status = gw_step_bytes_sent(a->step, l, &levels[i], &to->routes[i], &to->bytes[i], why);
         }

@@ -78,12 +78,19 @@ gw_status gw_step_compare_numbers(gw_step *s, gw_comm *comm,
     return status;
 }
 
+static uint64_t hash_nodes(const gw_step *s)
+{
+    return s->nodes != NULL
+               ? gw_payload_hash(s->nodes->node_of, s->nodes->ranks * sizeof(uint32_t), 0)
+               : 0;
+}
+
 gw_status gw_step_compare_config(gw_step *s, gw_why *why)
 {
     static const char *const names[] = {
-        "library version", "seed",           "lanes",         "piece",
-        "fuse_below",      "ranks_per_node", "sum",           "all_or_nothing",
-        "sharded",         "device comms:",  "sealed comms:", "verify_every"};
+        "library version", "seed",         "lanes",          "piece",   "fuse_below",
+        "ranks_per_node",  "sum",          "all_or_nothing", "sharded", "device comms:",
+        "sealed comms:",   "verify_every", "map of nodes:"};
     const gw_step_config *c = &s->config;
     const uint64_t numbers[GW_STEP_NUMBERS] = {gw_version(),
                                                c->seed,
@@ -96,8 +103,9 @@ gw_status gw_step_compare_config(gw_step *s, gw_why *why)
                                                (uint64_t)c->sharded,
                                                c->device_comm != NULL,
                                                (c->comm->table->flags & GW_COMM_SEALED) != 0,
-                                               c->verify_every};
-    return gw_step_compare_numbers(s, c->comm, numbers, names, 12, why);
+                                               c->verify_every,
+                                               hash_nodes(s)};
+    return gw_step_compare_numbers(s, c->comm, numbers, names, 13, why);
 }
 
 /* ---- layers, in words ---- */

@@ -82,7 +82,7 @@ static gw_status complete(gw_step_auto *u, const gw_step_auto_config *c, gw_why 
         status = gw_params_parse(&own->uniform, "dither:bits=4", why);
     }
     if (status == GW_OK) {
-        status = gw_route_parse(&u->everyday, gw_step_everyday(&own->uniform), why);
+        status = gw_step_usual(u->step, &own->uniform, &u->everyday, why);
     }
     for (size_t i = 0; i < own->n_families && status == GW_OK; i++) {
         if (u->families[i].codec == own->uniform.codec) {
@@ -356,7 +356,7 @@ static gw_status start(gw_step_auto *u, const gw_cluster *given, gw_why *why)
 
 static gw_status open_all(gw_step_auto *u, const gw_step_auto_config *config, gw_why *why)
 {
-    gw_status status = gw_route_parse(&u->dense, "dense", why);
+    gw_status status = gw_step_usual(u->step, NULL, &u->dense, why);
     if (status == GW_OK) {
         status = complete(u, config, why);
     }

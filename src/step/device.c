@@ -58,16 +58,9 @@ gw_status gw_device_check_comm(const gw_step_config *c, gw_why *why)
 static gw_status open_groups(gw_step *s, gw_why *why)
 {
     gw_comm *world = s->config.device_comm;
-    const uint32_t k = s->config.ranks_per_node;
-    const int nodes = k != 0 && world->ranks % k == 0;
     gw_status status = gw_step_split(s, world, 0, &s->device.flat, why);
-    if (status == GW_OK && nodes) {
-        status = gw_step_split(s, world, world->rank / k, &s->device.intra, why);
-    }
-    if (status == GW_OK && nodes) {
-        status = gw_step_split(s, world, world->rank % k, &s->device.inter, why);
-    }
-    return status;
+    return status == GW_OK ? gw_step_split_nodes(s, world, &s->device.intra, &s->device.inter, why)
+                           : status;
 }
 
 void gw_device_close_groups(gw_step *s)

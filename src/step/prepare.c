@@ -73,6 +73,7 @@ static gw_exchange_config exchange_config(const gw_step *s, const gw_layer *l)
         .params = l->params,
         .ranks = s->config.comm->ranks,
         .ranks_per_node = s->config.ranks_per_node,
+        .nodes = s->nodes,
         .rank = s->config.comm->rank,
         .elements = l->elements,
         .exec = {.isa = s->config.isa, .pool = s->pool},
@@ -143,7 +144,7 @@ static uint32_t in_order(const gw_step *s, uint32_t place)
 static gw_status close_fusion(gw_step *s, gw_fusion *f, gw_why *why)
 {
     gw_layer all = {.elements = f->elements};
-    (void)gw_route_parse(&all.route, "dense", NULL);
+    (void)gw_step_usual(s, NULL, &all.route, NULL);
     gw_exchange_config config = exchange_config(s, &all);
     config.store = NULL;
     config.hashed = 0; /* its layers are, when they are written */

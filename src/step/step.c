@@ -73,22 +73,52 @@ gw_status gw_step_split(const gw_step *s, gw_comm *world, uint32_t colour, gw_co
     return status;
 }
 
+gw_status gw_step_split_nodes(const gw_step *s, gw_comm *world, gw_comm **intra, gw_comm **inter,
+                              gw_why *why)
+{
+    const uint32_t k = s->config.ranks_per_node, rank = world->rank;
+    if (s->nodes == NULL && (k == 0 || world->ranks % k != 0)) {
+        return GW_OK;
+    }
+    const uint32_t node = s->nodes != NULL ? s->nodes->node_of[rank] : rank / k;
+    const uint32_t place = s->nodes != NULL ? s->nodes->place_of[rank] : rank % k;
+    const gw_status status = gw_step_split(s, world, node, intra, why);
+    return status == GW_OK ? gw_step_split(s, world, place, inter, why) : status;
+}
+
+/* Equal nodes, one after the other, need no map: then formulas do. */
+static gw_status know_nodes(gw_step *s, const uint32_t *node_of, gw_why *why)
+{
+    const uint32_t ranks = s->config.comm->ranks;
+    gw_nodes *nodes = NULL;
+    s->config.node_of = NULL; /* the caller's */
+    if (node_of == NULL) {
+        return GW_OK;
+    }
+    const gw_status status = gw_nodes_create(node_of, ranks, &nodes, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    s->config.ranks_per_node = gw_nodes_regular(nodes);
+    if (s->config.ranks_per_node != 0) {
+        gw_nodes_destroy(nodes);
+    } else {
+        s->nodes = nodes;
+    }
+    return GW_OK;
+}
+
 /* A group of its own for every lane and level, so that exchanges on different lanes never wait for one
  * another's order. */
 static gw_status open_lanes(gw_step *s, gw_why *why)
 {
     gw_comm *world = s->config.comm;
-    const uint32_t k = s->config.ranks_per_node;
-    const int nodes = k != 0 && world->ranks % k == 0;
     gw_status status = GW_OK;
     for (; s->n_lanes < s->config.lanes && status == GW_OK; s->n_lanes++) {
         gw_lane *lane = &s->lanes[s->n_lanes].groups;
         status = gw_step_split(s, world, 0, &lane->flat, why);
-        if (status == GW_OK && nodes) {
-            status = gw_step_split(s, world, world->rank / k, &lane->intra, why);
-        }
-        if (status == GW_OK && nodes) {
-            status = gw_step_split(s, world, world->rank % k, &lane->inter, why);
+        if (status == GW_OK) {
+            status = gw_step_split_nodes(s, world, &lane->intra, &lane->inter, why);
         }
     }
     return status;
@@ -126,6 +156,9 @@ gw_status gw_step_create(const gw_step_config *config, gw_step **out, gw_why *wh
     if (status == GW_OK) {
         gw_feedback_load_when(s->store, &s->agreed, "call gw_step_agree first");
         gw_step_verify_open(s);
+    }
+    if (status == GW_OK) {
+        status = know_nodes(s, config->node_of, why);
     }
     if (status == GW_OK && config->threads > 1) {
         status = gw_pool_create(config->threads, &s->pool);
@@ -196,6 +229,7 @@ void gw_step_destroy(gw_step *s)
     for (uint32_t i = 0; i < s->n_layers; i++) {
         free(s->layers[i].name);
     }
+    gw_nodes_destroy(s->nodes);
     free(s->layers);
     free(s->order);
     gw_feedback_destroy(s->store);
@@ -255,7 +289,7 @@ gw_status gw_step_add(gw_step *s, const char *name, const uint64_t *dims, size_t
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for layer '%.100s'", name);
     }
     memcpy(l.name, name, strlen(name) + 1);
-    (void)gw_route_parse(&l.route, "dense", NULL);
+    (void)gw_step_usual(s, NULL, &l.route, NULL);
     l.stats.rel_error = (double)NAN;
     l.stats.step = UINT64_MAX;
     s->agreed = 0;
@@ -266,25 +300,38 @@ gw_status gw_step_add(gw_step *s, const char *name, const uint64_t *dims, size_t
     return GW_OK;
 }
 
-const char *gw_step_everyday(const gw_params *params)
+/* Half a route is flat: shards are of all ranks. */
+gw_status gw_step_usual(const gw_step *s, const gw_params *params, gw_route *out, gw_why *why)
 {
-    const uint32_t flags = gw_params_flags(params);
-    return (flags & GW_CODEC_ROUNDS) != 0           ? "sum"
-           : (flags & GW_CODEC_WANTS_FEEDBACK) != 0 ? "gather"
-                                                    : "sra";
+    const gw_route_job job = {.ranks = s->config.comm->ranks,
+                              .ranks_per_node = s->config.sharded ? 0 : s->config.ranks_per_node,
+                              .nodes = s->config.sharded ? NULL : s->nodes};
+    if (s->config.sharded && (params == NULL || params->codec == NULL)) {
+        return gw_route_parse(out, "flat:reduce_scatter, flat:allgather", why);
+    }
+    return gw_route_usual(params, &job, gw_step_on_device(s) ? GW_DEVICE_GPU : GW_DEVICE_CPU, out,
+                          why);
 }
 
 gw_status gw_step_set_plan(gw_step *s, uint32_t layer, const gw_params *params,
                            const gw_route *route, gw_why *why)
 {
-    if (layer >= s->n_layers || route == NULL) {
-        return GW_FAIL(why, GW_ERR_ARG, "no layer %u, or no route", layer);
+    if (layer >= s->n_layers) {
+        return GW_FAIL(why, GW_ERR_ARG, "no layer %u", layer);
     }
     gw_layer *l = &s->layers[layer];
     if (s->posted != 0) {
         return GW_FAIL(why, GW_ERR_STATE, "layer '%.100s': a step is under way", l->name);
     }
     gw_params fitted = {0};
+    gw_route usual;
+    if (route == NULL) {
+        const gw_status found = gw_step_usual(s, params, &usual, why);
+        if (found != GW_OK) {
+            return found;
+        }
+        route = &usual;
+    }
     if (gw_route_check(route, NULL) == GW_OK && gw_route_encodes(route) != 0 && params != NULL) {
         fitted = *params;
         (void)gw_params_fit_shape(&fitted, l->dims, l->n_dims);

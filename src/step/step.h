@@ -99,6 +99,7 @@ typedef struct gw_step_verify_state {
 
 struct gw_step {
     gw_step_config config;
+    gw_nodes *nodes; /* NULL: config.ranks_per_node says it */
     const gw_convert *convert;
     gw_pool *pool;
     gw_feedback *store;
@@ -163,12 +164,15 @@ gw_status gw_step_compare_numbers(gw_step *s, gw_comm *comm,
 /* The ranks of `world` with this colour, in order of rank. A failure ends the world: other ranks may be waiting in a split. */
 gw_status gw_step_split(const gw_step *s, gw_comm *world, uint32_t colour, gw_comm **out,
                         gw_why *why);
+/* The groups of this rank's node, and of its place in every node; none where nodes are not known. */
+gw_status gw_step_split_nodes(const gw_step *s, gw_comm *world, gw_comm **intra, gw_comm **inter,
+                              gw_why *why);
 /* `all` gets the `bytes` of every rank. A failure is the step's: members may still be writing. `room`: gw_gather_room bytes,
  * or NULL to allocate them. */
 gw_status gw_step_gather(gw_step *s, gw_comm *comm, const char *what, const void *own, size_t bytes,
                          void *room, void *all, gw_why *why);
-/* How a codec's payloads go if nobody says: the everyday name of a route. */
-const char *gw_step_everyday(const gw_params *params);
+/* The route of a codec, or of uncompressed numbers (NULL), where the user names none. */
+gw_status gw_step_usual(const gw_step *s, const gw_params *params, gw_route *out, gw_why *why);
 /* gw_step_plan, also of a layer whose level is adapt's. */
 gw_status gw_step_set_plan(gw_step *s, uint32_t layer, const gw_params *params,
                            const gw_route *route, gw_why *why);

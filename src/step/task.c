@@ -349,7 +349,7 @@ static gw_status count_seals(gw_step *s, const gw_convoy *c)
     gw_layer *first = &s->layers[s->convoyed[c->first]];
     (void)pthread_mutex_lock(&s->lock);
     for (uint32_t i = 0; i < s->config.comm->ranks; i++) {
-        const int link = k != 0 && i / k == own / k ? GW_LINK_INTRA : GW_LINK_INTER;
+        const int link = gw_same_node(s->nodes, k, i, own) ? GW_LINK_INTRA : GW_LINK_INTER;
         first->stats.bytes_sent[link] +=
             (uint64_t)GW_TOGETHER_SEAL * gw_together_sent(c->messages, i);
     }

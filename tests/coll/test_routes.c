@@ -40,6 +40,7 @@ typedef struct end {
 
 typedef struct job {
     uint32_t ranks, per_node;
+    gw_nodes *nodes; /* a map instead of per_node */
     const gw_route *routes;
     size_t n_routes;
     gw_params params[SPECS];
@@ -50,9 +51,15 @@ typedef struct job {
 
 static int fits(const job *j, const gw_route *route, size_t layer)
 {
-    const int nodes = j->per_node != 0 && j->ranks % j->per_node == 0;
-    return gw_route_fits(route, &j->params[layer / SIZES], NULL) == GW_OK &&
-           (nodes || !gw_route_is_hierarchical(route));
+    const gw_params *params = &j->params[layer / SIZES];
+    const gw_route_job one = {.ranks = j->ranks,
+                              .ranks_per_node = j->per_node,
+                              .nodes = j->nodes,
+                              .elements = 1,
+                              .params = params};
+    gw_program program;
+    return gw_route_fits(route, params, NULL) == GW_OK &&
+           gw_route_compile(route, &one, &program, NULL) == GW_OK;
 }
 
 static void plan(job *j, uint32_t rank, const gw_route *route)
@@ -174,6 +181,7 @@ static void open_end(job *j, uint32_t rank, gw_comm *comm)
     gw_why why = {""};
     const gw_step_config config = {.comm = comm,
                                    .ranks_per_node = j->per_node,
+                                   .node_of = j->nodes != NULL ? j->nodes->node_of : NULL,
                                    .seed = 5,
                                    .lanes = 3,
                                    .piece = 400, /* so that what can be cut is */
@@ -234,14 +242,14 @@ static void rank_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     close_end(&j->ends[rank]);
 }
 
-static void run_routes(uint32_t n_ranks, uint32_t per_node, size_t stride)
+static void run_nodes(uint32_t n_ranks, uint32_t per_node, const uint32_t *node_of, size_t stride)
 {
     static gw_route routes[256];
     size_t n = 0, additive = 0, taken = 0;
     assert_int_equal(gw_route_list(GW_DEVICE_CPU, 0, routes, 256, &n, NULL), GW_OK);
     assert_int_equal(n, 174);
     assert_int_equal(gw_route_list(GW_DEVICE_CPU, 1, routes + n, 256 - n, &additive, NULL), GW_OK);
-    const int nodes = n_ranks % per_node == 0;
+    const int nodes = node_of != NULL || n_ranks % per_node == 0;
     for (size_t i = 0; i < n + additive; i += i < n ? stride : 1) {
         if (nodes || !gw_route_is_hierarchical(&routes[i])) {
             routes[taken++] = routes[i];
@@ -251,14 +259,33 @@ static void run_routes(uint32_t n_ranks, uint32_t per_node, size_t stride)
     assert_non_null(j);
     j->ranks = n_ranks;
     j->per_node = per_node;
+    if (node_of != NULL) {
+        assert_int_equal(gw_nodes_create(node_of, n_ranks, &j->nodes, NULL), GW_OK);
+    }
     j->routes = routes;
     j->n_routes = taken;
     for (size_t i = 0; i < SPECS; i++) {
         j->params[i] = params_of(specs[i]);
     }
-    const gw_threads_config config = {.ranks = n_ranks, .ranks_per_node = nodes ? per_node : 0};
+    const gw_threads_config config = {.ranks = n_ranks,
+                                      .ranks_per_node = nodes && node_of == NULL ? per_node : 0};
     ranks_run(&config, rank_main, j);
+    gw_nodes_destroy(j->nodes);
     free(j);
+}
+
+static void run_routes(uint32_t n_ranks, uint32_t per_node, size_t stride)
+{
+    run_nodes(n_ranks, per_node, NULL, stride);
+}
+
+/* Nodes of different sizes, and ranks in another order than nodes. */
+static void run_maps(size_t stride)
+{
+    run_nodes(3, 0, (const uint32_t[]){0, 0, 1}, stride);
+    run_nodes(4, 0, (const uint32_t[]){0, 1, 1, 0}, stride);
+    run_nodes(5, 0, (const uint32_t[]){0, 1, 0, 0, 1}, stride);
+    run_nodes(6, 0, (const uint32_t[]){0, 0, 0, 1, 1, 2}, stride);
 }
 
 static void every_route(void **state)
@@ -272,6 +299,7 @@ static void every_route(void **state)
             }
         }
     }
+    run_maps(1);
 }
 
 /* A fixed sample for builds that are slow. */
@@ -280,6 +308,7 @@ static void some_routes(void **state)
     (void)state;
     run_routes(4, 2, 13);
     run_routes(3, 1, 13);
+    run_maps(29);
 }
 
 /* Where nodes are unequal, a hierarchical route is refused by name. */

@@ -77,9 +77,16 @@ static void groups(gw_comm *comm)
 static void nodes(gw_comm *comm)
 {
     gw_why why = {""};
-    uint32_t per_node = 99;
-    EXPECT(gw_mpi_ranks_per_node(comm, &per_node, &why) == GW_OK, "%s", why.text);
-    EXPECT(per_node == comm->ranks, "%u ranks a node", per_node);
+    uint32_t node_of[EXCHANGE_RANKS];
+    EXPECT(gw_comm_nodes(comm, NULL, PATIENCE, node_of, &why) == GW_OK, "%s", why.text);
+    for (uint32_t r = 0; r < comm->ranks; r++) {
+        EXPECT(node_of[r] == 0, "rank %u is on the node of rank %u", r, node_of[r]);
+    }
+    const char *told = comm->rank % 3 == 0 ? "a" : "b"; /* named by the user */
+    EXPECT(gw_comm_nodes(comm, told, PATIENCE, node_of, &why) == GW_OK, "%s", why.text);
+    for (uint32_t r = 0; r < comm->ranks; r++) {
+        EXPECT(node_of[r] == (r % 3 != 0), "rank %u is on the node of rank %u", r, node_of[r]);
+    }
 }
 
 /* A large one: no eager message, and a count that is no multiple of anything. */

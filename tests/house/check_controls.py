@@ -39,6 +39,7 @@ FAULTS = [
     (1, "a member of a convoy gets another's bytes", "src/comm/together.c", "memcpy(p->to, from, p->received);",
      "memcpy(p->to, t->receive + t->at[i], p->received);", "step_convoy"),
     (9, "ranks that put other messages together go unseen", "src/step/agree.c", "return hash;", "return 0 * hash;", "step_convoy"),
+    (1, "a rank without a piece takes one", "src/route/compile.c", "parts = parts_at(c, level);\n    if (pair", "parts = group_at(c, level).size;\n    if (pair", "route_program"),
     (3, "ranks share a random key", "src/route/compile.c", "stream.rank = encode_move->owner;", "stream.rank = 0;", "step_step"),
     (1, "those who encode the same do it each their own way", "src/route/compile.c", "stream.rank = encode_move->owner;",
      "stream.rank = program->rank;", "coll_routes"),

@@ -35,7 +35,7 @@ done
 grep '^gradwire:' "$folder/no-codec.err"
 
 [ "$(said codec)" -eq 1 ] || fail "codec: $(said codec) lines instead of one"
-for word in MPI_Allreduce MPI_FLOAT MPI_SUM '1048576 bytes' natural:bits=8 sra; do
+for word in MPI_Allreduce MPI_FLOAT MPI_SUM '1048576 bytes' natural:bits=8 "route: as its nodes need it"; do
     grep -q "^gradwire: preload: .*$word" "$folder/codec.err" || fail "the line at start does not name $word"
 done
 grep '^gradwire:' "$folder/codec.err"

@@ -40,6 +40,29 @@ def test_every_codec_with_4_ranks():
     ranks.run(4, every_codec)
 
 
+USUAL = {"dense": "hier-dense", "natural:bits=8": "hier-sra@cpu", "dither:bits=4": "hier-sra@cpu", "topk:density=0.05": "hier-gather@cpu",
+         "adacomp": "hier-gather@cpu", "lowrank:rank=2": "hier-sum@cpu"}
+
+
+def on_nodes(rank, n, nodes):
+    for spec, route in USUAL.items():
+        model = models.mixed()
+        ddp = models.ddp(model)
+        gradwire.attach(ddp, spec, dense_below=200, quiet=True, node=nodes[rank])
+        models.train(ddp, models.batches(rank), 4,
+                     after_backward=lambda m: ranks.same_everywhere(ranks.flat_gradients(m), f"gradients, {spec}"))
+        ranks.same_everywhere(ranks.flat(model), spec)
+        routes = {layer["route"] for layer in gradwire.stats(layers=True)["layers"]}
+        assert routes == {route, "hier-dense"}, (spec, routes)
+        gradwire.detach(ddp)
+
+
+def test_nodes_of_equal_and_other_sizes():
+    """Uncompressed inside a node, compressed once between nodes; ranks need not be in the order of nodes."""
+    for nodes in ("aabb", "aab", "abba"):
+        ranks.run(len(nodes), on_nodes, nodes)
+
+
 def trained(rank, spec, short, ready):
     """Weights, and how many receives wait for each peer's messages after the last step."""
     carrier = gradwire.carrier

@@ -37,6 +37,7 @@ typedef struct drawn {
 static struct run {
     gw_program program[RANKS];
     uint32_t ranks, ranks_per_node;
+    const gw_nodes *nodes;
     const gw_params *params;
     symbolic_fault fault;
     uint64_t border[BORDERS];
@@ -124,8 +125,7 @@ static void add_value(value *sum, const value *more)
 
 static void send(uint32_t from, uint32_t to, uint64_t bytes)
 {
-    const uint32_t k = run.ranks_per_node;
-    const int near = k != 0 && from / k == to / k;
+    const int near = gw_same_node(run.nodes, run.ranks_per_node, from, to);
     if (from != to) {
         run.sent[from][near ? GW_LINK_INTRA : GW_LINK_INTER] += bytes;
         run.received[to][near ? GW_LINK_INTRA : GW_LINK_INTER] += bytes;
@@ -228,7 +228,7 @@ static int decode_piece(const gw_program *p, const payload *list, unsigned n, ho
     unsigned own = n;
     for (unsigned j = 0; j < n; j++) {
         own = list[j].origin == p->rank ? j : own;
-        if (j > 0 && list[j].origin <= list[j - 1].origin) {
+        if (j > 0 && run.nodes == NULL && list[j].origin <= list[j - 1].origin) {
             return wrong("rank %u: payloads of rank %u before %u", p->rank, list[j - 1].origin,
                          list[j].origin);
         }
@@ -303,7 +303,7 @@ typedef struct group {
 
 static uint32_t rank_of(const group *x, uint32_t member)
 {
-    return x->g.first + member * x->g.stride;
+    return gw_group_rank(&x->g, member);
 }
 
 static const holding *held_by(const group *x, uint32_t member)
@@ -313,7 +313,7 @@ static const holding *held_by(const group *x, uint32_t member)
 
 static gw_range piece_of(const group *x, gw_range range, uint32_t member)
 {
-    return gw_range_cut(range, x->p->grain, x->g.size, member);
+    return gw_range_cut(range, x->p->grain, x->m->parts, member);
 }
 
 /* Sum of what the members have, in their order, over `range`. */
@@ -349,6 +349,9 @@ static int reduce(const group *x, holding *out)
         }
     }
     *out = (holding){0};
+    if (me >= x->m->parts) { /* its node is larger than others: nothing is left for it */
+        return 1;
+    }
     if (!to_root || me == 0) {
         out->kind = held_by(x, me)->kind;
         out->range = to_all || to_root ? whole : mine;
@@ -363,14 +366,15 @@ static int collect(const group *x, holding *out)
     const uint32_t me = x->g.member, size = x->g.size;
     const holding *own = held_by(x, me);
     const int scatters = x->m->step.op == GW_OP_ALLTOALL;
-    if (scatters && own->pieces % size != 0) {
-        return wrong("rank %u: %u pieces for %u members", x->p->rank, own->pieces, size);
+    const uint32_t parts = x->m->parts;
+    if (scatters && own->pieces % parts != 0) {
+        return wrong("rank %u: %u pieces for %u members", x->p->rank, own->pieces, parts);
     }
-    const unsigned pieces = scatters ? own->pieces / size : own->pieces;
-    const unsigned which = (run.fault == FAULT_SHIFTED_CUT ? (me + 1) % size : me);
+    const unsigned pieces = scatters ? own->pieces / parts : own->pieces;
+    const unsigned which = (run.fault == FAULT_SHIFTED_CUT ? (me + 1) % parts : me);
     const unsigned begin = scatters ? pieces * which : 0;
     *out = (holding){0};
-    if (x->m->step.op == GW_OP_GATHER && me != 0) {
+    if ((x->m->step.op == GW_OP_GATHER && me != 0) || (scatters && me >= parts)) {
         return 1;
     }
     out->kind = GW_OPERAND_BUNDLE;
@@ -407,6 +411,12 @@ static int spread(const group *x, holding *out)
     send(rank_of(x, all ? 0 : root), x->p->rank, bytes_of(out));
     for (uint32_t q = 1; q < x->g.size; q++) {
         const holding *h = held_by(x, q);
+        if (all && q >= x->m->parts) {
+            if (h->kind != GW_OPERAND_NONE) {
+                return wrong("rank %u: a member without a piece holds something", x->p->rank);
+            }
+            continue;
+        }
         if (!all) {
             if (h->kind != GW_OPERAND_NONE) {
                 return wrong("rank %u: not only the root holds something", x->p->rank);
@@ -546,6 +556,7 @@ const char *symbolic_run(const gw_route *route, const gw_route_job *job, symboli
 {
     run.ranks = job->ranks;
     run.ranks_per_node = job->ranks_per_node;
+    run.nodes = job->nodes;
     run.params = job->params;
     run.fault = fault;
     run.borders = run.n_encoded = 0;

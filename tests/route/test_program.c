@@ -68,6 +68,154 @@ static void every_rank_gets_the_sum(void **state)
     run_all(4, 2, "cast:to=f32", 8192, 100003);
 }
 
+static gw_nodes *nodes_of(const uint32_t *node_of, uint32_t ranks)
+{
+    gw_nodes *nodes = NULL;
+    gw_why why = {""};
+    CHECK(gw_nodes_create(node_of, ranks, &nodes, &why) == GW_OK, "%s", why.text);
+    return nodes;
+}
+
+/* A hierarchical route whose payloads of a node go on to other nodes as they are. */
+static int forwards(const gw_route *route)
+{
+    int coded = 0, collected = 0;
+    for (unsigned i = 0; i < route->n_steps && gw_route_kind_of(route) == GW_ROUTE_COMPRESSED;
+         i++) {
+        const gw_route_step s = route->step[i];
+        coded = s.op == GW_OP_ENCODE ? 1 : s.op == GW_OP_DECODE ? 0 : coded;
+        collected = coded && (collected || s.level == GW_LEVEL_INTRA);
+        if (collected && s.level == GW_LEVEL_INTER) {
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Nodes of any sizes, and ranks that are not in the order of nodes: all routes but those that mix payloads of unequal
+ * nodes, which are refused by name. */
+static void nodes_of_any_size(void **state)
+{
+    (void)state;
+    static const struct {
+        uint32_t ranks, node_of[8];
+    } maps[] = {{3, {0, 0, 1}},
+                {3, {0, 1, 1}},
+                {3, {5, 9, 5}},
+                {4, {0, 1, 0, 1}},
+                {4, {0, 1, 1, 0}},
+                {4, {0, 1, 2, 2}},
+                {5, {0, 0, 1, 1, 1}},
+                {6, {0, 0, 0, 1, 1, 2}},
+                {8, {0, 0, 0, 1, 1, 1, 2, 2}},
+                {8, {2, 1, 0, 0, 1, 2, 2, 0}},
+                {4, {0, 0, 0, 0}},
+                {3, {0, 1, 2}}};
+    static const char *const specs[] = {"dither:bits=4,bucket=64", "topk:density=0.01",
+                                        "randk:density=0.1", "cast:to=f32"};
+    uint32_t refused = 0;
+    for (size_t i = 0; i < sizeof maps / sizeof *maps; i++) {
+        gw_nodes *nodes = nodes_of(maps[i].node_of, maps[i].ranks);
+        for (size_t j = 0; j < N_ROUTES * N_SIZES * 4; j++) {
+            const gw_route *route = &routes[j % N_ROUTES];
+            const gw_params params = params_of(specs[j / N_ROUTES % 4]);
+            const gw_route_job job = {.ranks = maps[i].ranks,
+                                      .elements = sizes[j / N_ROUTES / 4],
+                                      .params = &params,
+                                      .nodes = nodes};
+            gw_program program;
+            gw_why why = {""};
+            if (gw_route_fits(route, &params, NULL) != GW_OK) {
+                continue;
+            }
+            if (nodes->least != nodes->most && forwards(route)) {
+                assert_int_equal(gw_route_compile(route, &job, &program, &why), GW_ERR_UNSUPPORTED);
+                CHECK(strstr(why.text, "payloads must be decoded between"), "%s", why.text);
+                refused++;
+                continue;
+            }
+            char text[GW_ROUTE_TEXT];
+            (void)gw_route_print(route, text, sizeof text);
+            const char *wrong = symbolic_run(route, &job, FAULT_NONE);
+            CHECK(wrong == NULL, "%s\nmap %zu, %llu elements, %s: %s", text, i,
+                  (unsigned long long)job.elements, specs[j / N_ROUTES % 4], wrong);
+        }
+        gw_nodes_destroy(nodes);
+    }
+    assert_true(refused > 0);
+}
+
+/* A map of equal nodes in order is what ranks_per_node says. */
+static void a_regular_map_changes_nothing(void **state)
+{
+    (void)state;
+    static const uint32_t node_of[] = {7, 7, 3, 3, 5, 5};
+    gw_nodes *nodes = nodes_of(node_of, 6);
+    const gw_params params = params_of("natural:bits=8");
+    for (size_t i = 0; i < N_ROUTES; i++) {
+        for (uint32_t rank = 0; rank < 6; rank++) {
+            gw_route_job job = {6, 2, rank, 0, 100003, &params, 0, NULL};
+            gw_program by_number, by_map;
+            if (gw_route_compile(&routes[i], &job, &by_number, NULL) != GW_OK) {
+                continue;
+            }
+            job.nodes = nodes;
+            job.ranks_per_node = 0;
+            assert_int_equal(gw_route_compile(&routes[i], &job, &by_map, NULL), GW_OK);
+            for (uint32_t m = 0; m < by_map.n_moves; m++) {
+                gw_move *a = &by_number.move[m], *b = &by_map.move[m];
+                for (uint32_t k = 0; a->step.level != 0 && k < a->group.size; k++) {
+                    assert_int_equal(gw_group_rank(&a->group, k), gw_group_rank(&b->group, k));
+                }
+                assert_true(a->group.size == b->group.size && a->group.member == b->group.member);
+                a->group = b->group;
+                assert_memory_equal(a, b, sizeof *a);
+            }
+        }
+    }
+    gw_nodes_destroy(nodes);
+}
+
+/* ---- the usual route ---- */
+
+static void usual_routes(void **state)
+{
+    (void)state;
+    static const uint32_t irregular[] = {0, 0, 1};
+    gw_nodes *nodes = nodes_of(irregular, 3);
+    const struct {
+        const char *spec, *name;
+        gw_route_job job;
+        gw_device device;
+    } cases[] = {{NULL, "dense", {.ranks = 4}, GW_DEVICE_CPU},
+                 {NULL, "dense", {.ranks = 4, .ranks_per_node = 1}, GW_DEVICE_GPU},
+                 {NULL, "dense", {.ranks = 4, .ranks_per_node = 4}, GW_DEVICE_CPU},
+                 {NULL, "hier-dense", {.ranks = 4, .ranks_per_node = 2}, GW_DEVICE_GPU},
+                 {NULL, "hier-dense", {.ranks = 3, .nodes = nodes}, GW_DEVICE_CPU},
+                 {"natural", "sra", {.ranks = 4}, GW_DEVICE_CPU},
+                 {"natural", "hier-sra", {.ranks = 4, .ranks_per_node = 2}, GW_DEVICE_CPU},
+                 {"dither:bits=4", "hier-sra@gpu", {.ranks = 3, .nodes = nodes}, GW_DEVICE_GPU},
+                 {"topk", "gather", {.ranks = 4, .ranks_per_node = 4}, GW_DEVICE_CPU},
+                 {"topk", "hier-gather", {.ranks = 4, .ranks_per_node = 2}, GW_DEVICE_CPU},
+                 {"adacomp", "hier-gather", {.ranks = 3, .nodes = nodes}, GW_DEVICE_CPU},
+#ifndef GW_TESTS_NO_BLAS
+                 {"lowrank", "sum", {.ranks = 4}, GW_DEVICE_CPU},
+                 {"lowrank", "hier-sum", {.ranks = 4, .ranks_per_node = 2}, GW_DEVICE_CPU},
+#endif
+                 {"sign", "gather@gpu", {.ranks = 6, .ranks_per_node = 4}, GW_DEVICE_GPU}};
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        const gw_params params = params_of(cases[i].spec != NULL ? cases[i].spec : "natural");
+        const gw_params *given = cases[i].spec != NULL ? &params : NULL;
+        gw_route route, wanted;
+        gw_why why = {""};
+        CHECK(gw_route_usual(given, &cases[i].job, cases[i].device, &route, &why) == GW_OK, "%s",
+              why.text);
+        assert_int_equal(gw_route_parse(&wanted, cases[i].name, NULL), GW_OK);
+        CHECK(gw_route_equal(&route, &wanted), "case %zu: not %s", i, cases[i].name);
+    }
+    gw_nodes_destroy(nodes);
+}
+
 /* Mistakes that published code makes, and some more, are seen. */
 static void control(void **state)
 {
@@ -133,7 +281,7 @@ static void bytes_of_names(void **state)
         {"encode@cpu,flat:alltoall,flat:allgather,decode@cpu", (P - 1) * b / P + (P - 1) * b, 1},
     };
     for (uint32_t rank = 0; rank < P; rank++) {
-        const gw_route_job job = {P, K, rank, 0, elements, &params, 0};
+        const gw_route_job job = {P, K, rank, 0, elements, &params, 0, NULL};
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
             const gw_program p = compiled(cases[i].name, &job);
             CHECK(p.sent[0] + p.sent[1] == cases[i].sent, "%s: rank %u sends %llu + %llu, not %llu",
@@ -155,7 +303,7 @@ static void bytes_of_names(void **state)
 static void points_of(const char *text, const uint32_t *points, uint32_t n)
 {
     const gw_params params = params_of("cast:to=f32");
-    const gw_route_job job = {4, 2, 3, 0, 100, &params, 0};
+    const gw_route_job job = {4, 2, 3, 0, 100, &params, 0, NULL};
     const gw_program p = compiled(text, &job);
     uint32_t found = 0;
     for (uint32_t i = 0; i < p.n_moves; i++) {
@@ -187,7 +335,7 @@ static void streams(void **state)
     (void)state;
     const gw_params topk = params_of("topk:values=natural"), natural = params_of("natural");
     const gw_stream base = {.seed = 5, .step = 6, .tensor = 7, .point = 99, .rank = 99, .first = 9};
-    gw_route_job job = {4, 2, 3, 0, 40960, &topk, 0};
+    gw_route_job job = {4, 2, 3, 0, 40960, &topk, 0, NULL};
     gw_program p = compiled("sra", &job);
     gw_stream s = gw_program_stream(&p, &p.move[0], 2, base);
     assert_true(s.seed == 5 && s.step == 6 && s.tensor == 7);
@@ -239,42 +387,42 @@ static void jobs_refused(void **state)
         gw_route_job job;
         gw_status status;
     } cases[] = {
-        {"dense", "rank 0 of 0", {0, 1, 0, 0, 5, NULL, 0}, GW_ERR_RANGE},
-        {"dense", "rank 4 of 4", {4, 1, 4, 0, 5, NULL, 0}, GW_ERR_RANGE},
-        {"dense", "1 to 16384 ranks", {16385, 1, 0, 0, 5, NULL, 0}, GW_ERR_RANGE},
-        {"dense", "4 ranks: at most", {4, 1, 0, 0, (uint64_t)1 << 60, NULL, 0}, GW_ERR_RANGE},
-        {"sum", "4 ranks: at most", {4, 1, 0, 0, 5, &f32, (uint64_t)1 << 60}, GW_ERR_RANGE},
+        {"dense", "rank 0 of 0", {0, 1, 0, 0, 5, NULL, 0, NULL}, GW_ERR_RANGE},
+        {"dense", "rank 4 of 4", {4, 1, 4, 0, 5, NULL, 0, NULL}, GW_ERR_RANGE},
+        {"dense", "1 to 16384 ranks", {16385, 1, 0, 0, 5, NULL, 0, NULL}, GW_ERR_RANGE},
+        {"dense", "4 ranks: at most", {4, 1, 0, 0, (uint64_t)1 << 60, NULL, 0, NULL}, GW_ERR_RANGE},
+        {"sum", "4 ranks: at most", {4, 1, 0, 0, 5, &f32, (uint64_t)1 << 60, NULL}, GW_ERR_RANGE},
         {"hier-dense",
          "6 ranks, 4 a node; flat routes run",
-         {6, 4, 0, 0, 5, NULL, 0},
+         {6, 4, 0, 0, 5, NULL, 0, NULL},
          GW_ERR_UNSUPPORTED},
-        {"hier-dense", "6 ranks, 0 a node", {6, 0, 0, 0, 5, NULL, 0}, GW_ERR_UNSUPPORTED},
-        {"hier-dense", "6 ranks, 12 a node", {6, 12, 0, 0, 5, NULL, 0}, GW_ERR_UNSUPPORTED},
-        {"sra", "no codec given", {4, 1, 0, 0, 5, NULL, 0}, GW_ERR_ARG},
-        {"sra", "bits=77", {4, 1, 0, 0, 5, &bad, 0}, GW_ERR_RANGE},
+        {"hier-dense", "6 ranks, 0 a node", {6, 0, 0, 0, 5, NULL, 0, NULL}, GW_ERR_UNSUPPORTED},
+        {"hier-dense", "6 ranks, 12 a node", {6, 12, 0, 0, 5, NULL, 0, NULL}, GW_ERR_UNSUPPORTED},
+        {"sra", "no codec given", {4, 1, 0, 0, 5, NULL, 0, NULL}, GW_ERR_ARG},
+        {"sra", "bits=77", {4, 1, 0, 0, 5, &bad, 0, NULL}, GW_ERR_RANGE},
         {"sum",
          "natural with these settings cannot be summed",
-         {4, 1, 0, 0, 5, &natural, 0},
+         {4, 1, 0, 0, 5, &natural, 0, NULL},
          GW_ERR_UNSUPPORTED},
         {"sra",
          "begins at element 100, which is not a multiple",
-         {4, 1, 0, 100, 5, &natural, 0},
+         {4, 1, 0, 100, 5, &natural, 0, NULL},
          GW_ERR_RANGE},
         {"sra",
          "begins at element 4096, and this codec selects",
-         {4, 1, 0, 4096, 5, &topk, 0},
+         {4, 1, 0, 4096, 5, &topk, 0, NULL},
          GW_ERR_RANGE},
         {"flat:reduce,encode@cpu,flat:broadcast,decode@cpu", /* rank 0 alone encodes */
          "step 2: topk selects",
-         {4, 1, 3, 0, (uint64_t)1 << 32, &topk, 0},
+         {4, 1, 3, 0, (uint64_t)1 << 32, &topk, 0, NULL},
          GW_ERR_UNSUPPORTED},
         {"flat:reduce_scatter,encode@cpu,flat:allgather,decode@cpu", /* rank 0's piece is too long */
          "step 2: topk selects",
-         {4, 1, 3, 0, ((uint64_t)1 << 34) - 3, &topk, 0},
+         {4, 1, 3, 0, ((uint64_t)1 << 34) - 3, &topk, 0, NULL},
          GW_ERR_UNSUPPORTED},
         {"gather",
          "step 1: topk selects among at most 2^32 - 1 elements, not 4294967296",
-         {4, 1, 0, 0, (uint64_t)1 << 32, &topk, 0},
+         {4, 1, 0, 0, (uint64_t)1 << 32, &topk, 0, NULL},
          GW_ERR_UNSUPPORTED}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         gw_route route;
@@ -289,7 +437,7 @@ static void jobs_refused(void **state)
         assert_memory_equal(&program, &before, sizeof program);
     }
     /* in pieces it fits */
-    const gw_route_job job = {4, 1, 0, 0, (uint64_t)1 << 32, &topk, 0};
+    const gw_route_job job = {4, 1, 0, 0, (uint64_t)1 << 32, &topk, 0, NULL};
     (void)compiled("sra", &job);
 }
 
@@ -299,7 +447,7 @@ static void large(void **state)
     (void)state;
     const gw_params topk = params_of("topk:density=1");
     const uint64_t elements = ((uint64_t)1 << 63) / 32 / 16384 / 16384;
-    const gw_route_job job = {16384, 8, 16383, 0, elements, &topk, 0};
+    const gw_route_job job = {16384, 8, 16383, 0, elements, &topk, 0, NULL};
     const gw_program p = compiled("encode@cpu,flat:gather,flat:broadcast,decode@cpu", &job);
     const gw_program f = compiled("encode@cpu,flat:alltoall,flat:allgather,decode@cpu", &job);
     const uint64_t piece = bound_of(&topk, elements / 16384);
@@ -313,7 +461,7 @@ static void numbers_given(void **state)
 {
     (void)state;
     const gw_params f32 = params_of("cast:to=f32"), randk = params_of("randk:density=0.1");
-    gw_route_job job = {4, 2, 1, 0, 100000, &f32, 400};
+    gw_route_job job = {4, 2, 1, 0, 100000, &f32, 400, NULL};
     assert_int_equal(compiled("sum", &job).move[1].sent[1], 2 * 2 * 400);
     job.numbers = 0;
     assert_int_equal(compiled("sum", &job).move[1].sent[1], 2 * 2 * 100000);
@@ -324,6 +472,9 @@ static void numbers_given(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(every_rank_gets_the_sum),
+                                       cmocka_unit_test(nodes_of_any_size),
+                                       cmocka_unit_test(a_regular_map_changes_nothing),
+                                       cmocka_unit_test(usual_routes),
                                        cmocka_unit_test(control),
                                        cmocka_unit_test(bytes_of_names),
                                        cmocka_unit_test(points),

@@ -257,11 +257,11 @@ MLP = [("fc3.bias", 10), ("fc3.weight", 1280), ("fc2.bias", 128), ("fc2.weight",
 PREDICTED = ("step_ms", "dense_ms", "bf16_ms", "all_compressed_ms", "zero_cost_ms", "lower_bound_ms", "step_high_ms", "dense_high_ms", "gap")
 
 
-def plan_file(path, ways, buckets=None, names=MLP):
-    """ways: (spec, route) of some tensors; the rest goes as it is. buckets: of each tensor."""
+def plan_file(path, ways, buckets=None, names=MLP, rest="dense"):
+    """ways: (spec, route) of some tensors; the rest is uncompressed, along the route `rest`. buckets: of each tensor."""
     tensors = []
     for i, (name, elements) in enumerate(names):
-        spec, route = ways.get(name, ("dense", "dense"))
+        spec, route = ways.get(name, ("dense", rest))
         tensors.append(dict(name=name, elements=elements, spec=spec, route=route, bucket=buckets[i] if buckets else i))
     plan = dict(format="gradwire.plan/1", job=dict(name="mlp", checksum="x"), cluster=dict(name="c", checksum="x", nodes=2, ranks_per_node=1),
                 predicted={key: 1 for key in PREDICTED}, tensors=tensors)
@@ -331,7 +331,8 @@ def case_plan(work, images):
         run(*base, "-c", spec, "--route", route, "--out", work / f"{name}-spec", "-q")
         for kind, buckets in (("alone", None), ("together", [0, 0, 1, 2, 3, 4])):
             way = {tensor: (spec, route) for tensor in ("fc2.weight", "fc1.weight")}
-            plan = plan_file(work / f"{name}-{kind}.json", way, buckets)
+            rest = "hier-dense" if more else "dense"  # the usual route of these nodes
+            plan = plan_file(work / f"{name}-{kind}.json", way, buckets, rest=rest)
             run(*base, "--plan", plan, "--out", work / f"{name}-{kind}", "-q")
             if spec.startswith("dither") and kind == "together":
                 continue  # fewer layers: other numbers, other rounding
