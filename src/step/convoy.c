@@ -19,10 +19,25 @@ static uint32_t kind_of(const gw_layer *l)
     return flags & (GW_CODEC_FIXED_SIZE | GW_CODEC_ROUNDS);
 }
 
-/* To one peer, about: caps are seldom reached. */
+/* Bytes to one peer, about: caps are seldom reached. Every rank asks rank 0's program, which has the longest pieces and is
+ * every root: ranks must put the same layers together. */
 static uint64_t message_bytes(const gw_step *s, const gw_layer *l)
 {
-    const uint64_t most = gw_exchange_most_bytes(l->pieces[0]) / s->config.comm->ranks;
+    const gw_program *own = gw_exchange_program(l->pieces[0]);
+    const gw_route_job job = {.ranks = own->ranks,
+                              .ranks_per_node = own->ranks_per_node,
+                              .nodes = own->nodes,
+                              .elements = l->elements,
+                              .params = &l->params};
+    gw_program first;
+    uint64_t most = 4 * l->elements;
+    if (own->kind == GW_ROUTE_ADDITIVE) { /* the same on every rank */
+        most = gw_exchange_most_bytes(l->pieces[0]);
+    } else if (own->kind == GW_ROUTE_COMPRESSED &&
+               gw_route_compile(&l->route, &job, &first, NULL) == GW_OK) {
+        most = first.largest_bundle;
+    }
+    most /= s->config.comm->ranks;
     return l->params.codec != NULL && (kind_of(l) & GW_CODEC_FIXED_SIZE) == 0 ? most / 8 : most;
 }
 

@@ -5,6 +5,8 @@
 #include "support/gen.h"
 #include "support/steps.h"
 
+#include "step/step.h"
+
 #include <math.h>
 
 static const steps_layer deep[] = {
@@ -299,13 +301,58 @@ static void a_spoilt_message_is_seen(void **state)
     ranks_run(&(gw_threads_config){.ranks = 2}, spoilt_main, NULL);
 }
 
+/* ---- ranks join the same layers ---- */
+
+typedef struct sized {
+    steps_layer layers[2];
+    uint32_t convoys[RANKS_MAX];
+} sized;
+
+static void sized_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    sized *v = arg;
+    const uint32_t together[2] = {1, 1};
+    gw_why why = {""};
+    steps s;
+    steps_open(&s, &(gw_step_config){.comm = comm, .lanes = 1, .piece = 1 << 30}, v->layers, 2);
+    RANK_OK(gw_step_ready_together(s.step, together, 2, &why), why.text);
+    steps_agree(&s);
+    v->convoys[rank] = s.step->n_convoys;
+    ranks_meet(all);
+    if (rank == 0) {
+        for (uint32_t r = 1; r < comm->ranks; r++) {
+            RANK_TRUE(v->convoys[r] == v->convoys[0], "ranks put other layers into one message");
+        }
+    }
+    ranks_meet(all);
+    steps_close(&s);
+}
+
+/* A rank's own pieces and the root's bundles differ in size; what goes together must not depend on them. */
+static void no_rank_joins_other_layers(void **state)
+{
+    (void)state;
+    static const char *const ways[][2] = {
+        {"natural:bits=8", "sra"}, {"topk:density=0.05", "star"}, {"dither:bits=4", "star"},
+        {"adacomp:bin=50", "sra"}, {"topk:density=0.05", "sra"},  {"natural:bits=8", "star"}};
+    uint32_t joined = 0, apart = 0;
+    for (size_t w = 0; w < sizeof ways / sizeof *ways; w++) {
+        for (uint64_t n = 4096; n < 2000000; n += n / 5 + 1) {
+            sized v = {.layers = {{n, ways[w][0], ways[w][1], 0}, {n, ways[w][0], ways[w][1], 0}}};
+            ranks_run(&(gw_threads_config){.ranks = 4}, sized_main, &v);
+            joined += v.convoys[0];
+            apart += !v.convoys[0];
+        }
+    }
+    assert_true(joined > 0 && apart > 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(together_is_what_it_is_alone),
-        cmocka_unit_test(long_messages_go_alone),
-        cmocka_unit_test(other_groups_are_said),
-        cmocka_unit_test(a_spoilt_message_is_seen),
+        cmocka_unit_test(together_is_what_it_is_alone), cmocka_unit_test(long_messages_go_alone),
+        cmocka_unit_test(other_groups_are_said),        cmocka_unit_test(a_spoilt_message_is_seen),
+        cmocka_unit_test(no_rank_joins_other_layers),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
