@@ -303,6 +303,14 @@ static void range_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
         const int fits = !sum && v->dtype == GW_F16;
         RANK_TRUE(bad_after(s) == (fits ? 0U : 1U), "a mean that fits, or does not, is not told");
         RANK_TRUE(!fits || ((uint16_t *)s->gradient[0])[N - 1] == posted, "another mean");
+        for (size_t i = 0; i < N && !fits;
+             i += N / 4) { /* one number, in each rank's piece in turn */
+            set_all(s, 1);
+            const uint16_t one = ((uint16_t *)s->gradient[0])[i];
+            ((uint16_t *)s->gradient[0])[i] = posted;
+            RANK_TRUE(bad_after(s) == 1, "one number that does not fit is not told on all ranks");
+            RANK_TRUE(sum || ((uint16_t *)s->gradient[0])[N - 1 - i] == one, "another mean");
+        }
         set_all(s, 1);
         ((uint16_t *)s->gradient[0])[N / 2] = rank == v->ranks - 1 ? 0xFFFF : 0;
         RANK_TRUE(bad_after(s) == 1, "a NaN of one rank is not seen on all");
