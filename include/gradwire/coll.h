@@ -37,8 +37,8 @@ typedef struct gw_exchange_config {
     gw_params params; /* of a route that encodes nothing: not looked at */
     uint32_t ranks, ranks_per_node, rank;
     uint64_t first, elements; /* of the tensor; `first` is a multiple of the codec's grain */
-    /* Of the values: 0 or GW_F32, or on uncompressed routes on the host GW_F16 or GW_BF16. Such numbers are sent in 16 bits.
-     * A sum of them is made in fp32 and rounded once; the first sum of a route divides. */
+    /* Of the values: 0 or GW_F32, or on uncompressed routes GW_F16 or GW_BF16. Such numbers are sent in 16 bits. A sum of
+     * them is made in fp32 and rounded once; the first sum of a route divides. */
     gw_dtype dtype;
     gw_exec exec;     /* its workspace is not looked at: begin brings one */
     uint32_t divisor; /* the sum is divided by this in the end; 0 is 1 */
