@@ -113,10 +113,27 @@ static bool read_tensor(const gw_cli_place *at, const json_t *value, gw_job_tens
     return (out->name = strdup(name)) != NULL || gw_cli_place_fail(at, "out of memory");
 }
 
+/* As torch says it, or as the library does. */
+static bool read_dtype(const gw_cli_place *root, const char *text, gw_dtype *out)
+{
+    static const struct {
+        const char *torch;
+        gw_dtype dtype;
+    } KNOWN[] = {{"float32", GW_F32}, {"float16", GW_F16}, {"bfloat16", GW_BF16}};
+    for (size_t i = 0; i < sizeof KNOWN / sizeof KNOWN[0]; i++) {
+        if (strcmp(text, KNOWN[i].torch) == 0 || strcmp(text, gw_dtype_name(KNOWN[i].dtype)) == 0) {
+            *out = KNOWN[i].dtype;
+            return true;
+        }
+    }
+    const gw_cli_place here = gw_cli_place_key(root, "gradient_dtype");
+    return gw_cli_place_fail(&here, "'%.*s' is not float32, float16 or bfloat16", SHOWN, text);
+}
+
 static bool read_json(const gw_cli_place *root, const json_t *json, gw_cli_job *out)
 {
     const json_t *tensors = NULL;
-    const char *name = "", *device = "", *ignored = "";
+    const char *name = "", *device = "", *dtype = "float32", *ignored = "";
     double forward = 0, backward = -1, optimizer = 0, beside = 0, batch = 0;
     if (!gw_cli_strict_format(root, json, "gradwire.job/1") ||
         !gw_cli_strict_object(
@@ -126,7 +143,8 @@ static bool read_json(const gw_cli_place *root, const json_t *json, gw_cli_job *
         !gw_cli_strict_text(root, json, "name", &name) ||
         !gw_cli_strict_text(root, json, "device", &device) ||
         !gw_cli_strict_text(root, json, "software", &ignored) ||
-        !gw_cli_strict_text(root, json, "gradient_dtype", &ignored) ||
+        !gw_cli_strict_text(root, json, "gradient_dtype", &dtype) ||
+        !read_dtype(root, dtype, &out->job.dtype) ||
         !gw_cli_strict_text(root, json, "compute", &ignored) ||
         !gw_cli_strict_number(root, json, "batch_per_rank", 0, 1e9, &batch) ||
         !gw_cli_strict_number(root, json, "forward_ms", 0, LONGEST_MS, &forward) ||

@@ -55,11 +55,11 @@ static const gw_cli_page PAGE = {
     .about =
         "Chooses, for each tensor of a job, a codec or none, a device and a route, so that the\n"
         "predicted step is short. JOB is a gradwire.job/1 file, or CSV with the columns\n"
-        "order,tensor,numel,gap_us; - is standard input. Sending numbers as they are, and "
-        "cast:to=bf16, are always\n"
-        "among the candidates. With --budget the levels of the families are, and numbers as they\n"
-        "are: the errors of all tensors together, measured on gradients, keep within A times\n"
-        "those of the default level everywhere; a route that encodes twice loses twice.",
+        "order,tensor,numel,gap_us; - is standard input. Sending numbers as they are is always\n"
+        "among the candidates, for fp32 gradients cast:to=bf16 too. With --budget the levels of\n"
+        "the families are, and numbers as they are: the errors of all tensors together, measured\n"
+        "on gradients, keep within A times those of the default level everywhere; a route that\n"
+        "encodes twice loses twice.",
     .example =
         "  gradwire plan resnet50.json --cluster examples/clusters/h200-100g.json "
         "-c natural:bits=8 -c topk:density=0.01 -o plan.json\n"

@@ -1,5 +1,6 @@
 #include "plan_words.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -10,8 +11,9 @@
 
 /* ---- summary ---- */
 
-static void print_times(const gw_plan_report *r)
+static void print_times(const gw_plan_report *r, gw_dtype dtype)
 {
+    const bool half = dtype == GW_F16 || dtype == GW_BF16;
     const struct {
         const char *name;
         double seconds;
@@ -19,13 +21,18 @@ static void print_times(const gw_plan_report *r)
     } lines[] = {
         {"plan", r->step, "what was chosen"},
         {"dense", r->dense, "no compression: the best uncompressed route and fusion for all"},
-        {"bf16", r->bf16, "cast:to=bf16 for all, along its best everyday route"},
+        {"bf16", r->bf16,
+         half ? "gradients have 16 bits already"
+              : "cast:to=bf16 for all, along its best everyday route"},
         {"all compressed", r->all_compressed,
          "one of the codecs for all, along its best everyday route"},
         {"free coding", r->zero_cost, "if coding took no time"},
         {"bound", r->lower_bound, "no plan with these buckets can be faster"},
     };
     for (size_t i = 0; i < sizeof lines / sizeof lines[0]; i++) {
+        if (isnan(lines[i].seconds)) { /* nothing may code */
+            continue;
+        }
         (void)printf("%-15s %10.3f ms  %6.2fx  %s\n", lines[i].name, lines[i].seconds * 1e3,
                      r->dense / lines[i].seconds, lines[i].meaning);
     }
@@ -101,7 +108,7 @@ bool gw_cli_plan_summary(const gw_cli_scene *scene, const gw_plan *plan, double 
     const gw_cluster *c = &scene->cluster.cluster;
     (void)printf("%s: %zu tensors on %s, %u nodes of %u ranks\n\n", scene->job.job.name,
                  scene->job.job.n, c->name, c->nodes, c->ranks_per_node);
-    print_times(&r);
+    print_times(&r, scene->job.job.dtype);
     (void)printf("\nAt most %.2f %% above the fastest plan there is. One deviation slower: plan "
                  "%.3f ms, dense "
                  "%.3f ms.\nSelected in %.1f ms: %llu candidates, %llu of them dominated, %llu "

@@ -38,8 +38,11 @@ typedef struct gw_exchange_config {
     uint32_t ranks, ranks_per_node, rank;
     const gw_nodes *nodes;    /* as in gw_route_job; must outlive the exchange */
     uint64_t first, elements; /* of the tensor; `first` is a multiple of the codec's grain */
-    gw_exec exec;             /* its workspace is not looked at: begin brings one */
-    uint32_t divisor;         /* the sum is divided by this in the end; 0 is 1 */
+    /* Of the values: 0 or GW_F32, or on uncompressed routes GW_F16 or GW_BF16. Such numbers are sent in 16 bits. A sum of
+     * them is made in fp32 and rounded once; the first sum of a route divides. */
+    gw_dtype dtype;
+    gw_exec exec;     /* its workspace is not looked at: begin brings one */
+    uint32_t divisor; /* the sum is divided by this in the end; 0 is 1 */
     /* Where residuals are kept, for codecs that want feedback; NULL: nothing is fed back. `piece` tells
      * apart the exchanges of one tensor that is cut (`first`). */
     gw_feedback *store;
@@ -92,12 +95,12 @@ GW_API const gw_program *gw_exchange_program(const gw_exchange *exchange);
 GW_API const float *gw_exchange_residual(const gw_exchange *exchange, gw_range *range);
 
 /* Of a device's exchange that is done, where the result also lies on the host; NULL: nowhere. */
-GW_API const float *gw_exchange_values_here(const gw_exchange *exchange);
+GW_API const void *gw_exchange_values_here(const gw_exchange *exchange);
 
-/* `values`: element `first` and on, fp32, where config.place says; they become the sum over all ranks, over the divisor. `stream`: seed, step and tensor.
+/* `values`: element `first` and on, of config.dtype, where config.place says; they become the sum over all ranks, over the divisor. `stream`: seed, step and tensor.
  * Lane, workspace and values are the exchange's until it is done and committed or rolled back. On a device it begins
  * behind what the lane's stream was given, and when it is done so is all work on the device. */
-GW_API gw_status gw_exchange_begin(gw_exchange *exchange, const gw_lane *lane, float *values,
+GW_API gw_status gw_exchange_begin(gw_exchange *exchange, const gw_lane *lane, void *values,
                                    const gw_stream *stream, gw_workspace workspace, gw_why *why);
 /* Goes on as far as one piece of work; *done when the sum is there, *moved if anything happened. After a
  * failure `values` may be half written, and the exchange can only be rolled back. */

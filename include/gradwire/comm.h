@@ -57,7 +57,7 @@ typedef struct gw_comm_table {
     void (*close)(gw_comm *comm);
 
     /* Optional; NULL is composed of the above, in rank order. fp32 sums. Today only allreduce is called, and
-     * only with GW_COMM_SAME_BITS; the others are composed whether they are there or not. */
+     * only with GW_COMM_SAME_BITS; the others are composed whether they are there or not, and so are sums of 16-bit numbers. */
     gw_status (*allreduce)(gw_comm *comm, float *values, size_t count, gw_request *request,
                            gw_why *why);
     gw_status (*reduce)(gw_comm *comm, float *values, size_t count, uint32_t root,

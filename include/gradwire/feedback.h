@@ -97,6 +97,11 @@ GW_API size_t gw_feedback_orphans(const gw_feedback *store, uint32_t tensor); /*
  * a further piece may follow at once where the last one ended. */
 GW_API gw_status gw_feedback_hand_over(gw_feedback *store, uint32_t tensor, float *gradient,
                                        uint64_t first, uint64_t count, gw_why *why);
+/* The same for a gradient of fp16 or bf16, which is sent as it is: it becomes gradient and orphans together, rounded to its
+ * dtype. What rounding takes off, and what would overflow, stays behind: committed, one orphan holds it. */
+GW_API gw_status gw_feedback_hand_over_half(gw_feedback *store, uint32_t tensor, gw_dtype dtype,
+                                            void *gradient, uint64_t first, uint64_t count,
+                                            gw_why *why);
 /* Orphans lose what was handed over, and keep the rest; or keep all, bit for bit. */
 GW_API gw_status gw_feedback_hand_over_commit(gw_feedback *store, uint32_t tensor, gw_why *why);
 GW_API gw_status gw_feedback_hand_over_rollback(gw_feedback *store, uint32_t tensor, gw_why *why);

@@ -134,12 +134,14 @@ typedef struct gw_job {
     /* Seconds of forward and backward with an uncompressed exchange of GW_BESIDE_ELEMENTS for every tensor beside them, on this cluster;
      * 0: not measured. Where the cores that compute also send, it tells what every exchange takes from them. */
     double beside;
+    gw_dtype
+        dtype; /* of all gradients: as wide are their numbers where nothing encodes them; 0: fp32 */
 } gw_job;
 enum { GW_BESIDE_ELEMENTS = 64 };
 
 /* ---- the plan ---- */
 
-/* Uncompressed routes and cast:to=bf16 are always among the candidates. */
+/* Uncompressed routes are always among the candidates; for fp32 gradients cast:to=bf16 too. */
 typedef struct gw_plan_request {
     const gw_params *specs; /* besides */
     size_t n_specs;
@@ -160,12 +162,13 @@ typedef struct gw_plan_entry {
 
 /* Seconds are of a whole step: forward, timeline, optimizer. */
 typedef struct gw_plan_report {
-    double step, dense, bf16, all_compressed; /* the last two NaN if nothing may code */
-    double zero_cost;                         /* if coding took no time: no plan is faster */
-    double lower_bound;                       /* proven: no plan is faster */
-    double step_high, dense_high;             /* with everything one deviation slower */
-    uint64_t evaluations;                     /* timelines, whole or in part */
-    uint64_t candidates;                      /* spec and route, for each size of tensor */
+    double step, dense, bf16,
+        all_compressed; /* the last two NaN if nothing may code; bf16 of 16-bit gradients is dense */
+    double zero_cost;   /* if coding took no time: no plan is faster */
+    double lower_bound;           /* proven: no plan is faster */
+    double step_high, dense_high; /* with everything one deviation slower */
+    uint64_t evaluations;         /* timelines, whole or in part */
+    uint64_t candidates;          /* spec and route, for each size of tensor */
     uint64_t dominated; /* of these not tried: another asks less of every part of the machine */
     uint64_t untried;   /* moves skipped because a bound said that they cannot help */
     uint32_t buckets, compressed; /* buckets that are sent, and those that are coded */

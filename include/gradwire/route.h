@@ -146,7 +146,7 @@ static inline uint32_t gw_group_rank(const gw_group *group, uint32_t member)
 
 typedef enum gw_operand_kind {
     GW_OPERAND_NONE = 0,   /* this rank holds nothing: another one is the root */
-    GW_OPERAND_DENSE = 1,  /* fp32 elements of the tensor */
+    GW_OPERAND_DENSE = 1,  /* elements of the tensor: fp32, or as wide as the job says */
     GW_OPERAND_BUNDLE = 2, /* payloads */
     GW_OPERAND_NUMBERS = 3 /* additive routes: fp32 numbers of a payload */
 } gw_operand_kind;
@@ -198,6 +198,7 @@ typedef struct gw_route_job {
     uint64_t elements;
     const gw_params *params; /* not looked at by uncompressed routes */
     uint64_t numbers;        /* additive routes: how many to sum; 0: as many as a payload has */
+    uint32_t width; /* uncompressed routes: bytes of a number, 2 or 4; 0 is 4. Others send fp32 */
     const gw_nodes *
         nodes; /* NULL, or of all ranks; must outlive the program. ranks_per_node does not count then */
 } gw_route_job;

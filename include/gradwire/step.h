@@ -27,8 +27,9 @@ typedef struct gw_step_config {
     uint64_t seed; /* of the random numbers */
     uint64_t
         piece; /* elements from which tensors are cut, to overlap coding and wire; 0: an eighth of the tensor, 256 Ki to 1 Mi */
-    uint64_t fuse_below; /* layers of fewer elements go together, uncompressed; 0: none */
-    double timeout;      /* seconds without an answer from the others; 0: 300 */
+    uint64_t
+        fuse_below; /* layers of fewer elements and of one dtype go together, uncompressed; 0: none */
+    double timeout; /* seconds without an answer from the others; 0: 300 */
     /* Which ranks share a node: a number for each rank, the same for ranks of one node, as gw_comm_nodes has it; copied. NULL:
      * node i has ranks i · ranks_per_node and on; 0: not known, flat routes only. */
     const uint32_t *node_of;
@@ -123,7 +124,8 @@ typedef struct gw_layer_stats {
     uint64_t step; /* its number; UINT64_MAX: none yet */
     double posted, begun, arrived;
     double encode_seconds, decode_seconds;
-    uint64_t bytes_sent[GW_LINKS], dense_bytes_sent; /* what the flat uncompressed route sends */
+    uint64_t bytes_sent[GW_LINKS];
+    uint64_t dense_bytes_sent; /* what the flat uncompressed route sends, in the layer's dtype */
     uint64_t payload_bytes;
     double rel_error; /* of coding this rank's gradient once, without residual; NaN: not measured */
     uint64_t non_finite; /* in this rank's own gradient, as far as a codec saw it */

@@ -3,7 +3,10 @@
 FSDP hands over the gradients of one group of parameters as rows, one a rank: row r has everyone's part of each
 parameter that r will keep, padded to equal lengths. Each compressed parameter becomes a layer whose pieces are those
 parts, the others together one uncompressed layer; every layer goes half a route, encode · flat:alltoall · decode.
+Rows come in the policy's reduce_dtype, and are posted in it.
 """
+
+import functools
 
 import torch
 import torch.distributed as dist
@@ -13,7 +16,7 @@ from . import plan
 from .ddp import clean
 from .groups import gather, say_together
 from .library import FLAG_ROUNDS, FLAG_WANTS_FEEDBACK, GradwireError, lib, parse_params
-from .session import Session, Totals, make_carrier
+from .session import DTYPES, Session, Totals, make_carrier
 
 SHARDED = "flat:reduce_scatter, flat:allgather"
 
@@ -44,9 +47,22 @@ def groups_of(module):
     return found
 
 
+def dtype_of(group):
+    """In which FSDP reduces the group's gradients. Without a reduce_dtype some versions of torch take the parameters' own type and
+    some the type of computing: the wider one holds both."""
+    found = set()
+    for p in (p for p in group.fsdp_params if p.sharded_param.requires_grad):
+        policy, own = getattr(p, "mp_policy", None) or group.mp_policy, p.sharded_param.dtype
+        found.add(policy.reduce_dtype or torch.promote_types(policy.param_dtype or own, own))
+    dtype = functools.reduce(torch.promote_types, found, next(iter(found), torch.float32))
+    if dtype not in DTYPES:
+        raise GradwireError(f"gradients are reduced in {dtype}; float32, float16 and bfloat16 are supported")
+    return dtype
+
+
 def parts_of(group, names, world):
     """Only parameters with gradients are in a row, in the group's order."""
-    parts, at = [], 0
+    parts, at, dtype = [], 0, dtype_of(group)
     for p in group.fsdp_params:
         if not p.sharded_param.requires_grad:
             continue
@@ -54,7 +70,7 @@ def parts_of(group, names, world):
         rows = size[0] if len(size) else 1
         name = names.get(id(p.sharded_param)) or p._param_fqn
         chunk = (-(-rows // world) * (size.numel() // rows if rows else 0))
-        layer = plan.Layer(name, tuple(size), torch.float32, size.numel())
+        layer = plan.Layer(name, tuple(size), dtype, size.numel())
         parts.append(Part(layer, chunk, at))
         at += chunk
     return parts, at
@@ -67,6 +83,7 @@ class ReduceScatter:
         self.parts, self.row, self.world, self.rank = parts, row, dist.get_world_size(group), dist.get_rank(group)
         self.coded = [p for p in parts if p.layer.spec is not None]
         self.plain = [p for p in parts if p.layer.spec is None]
+        self.dtype = parts[0].layer.dtype
         self._owner, layers, self._staging = owner, [], []
         for part in self.coded:
             grain = max(lib.gw_codec_grain(byref(parse_params(part.layer.spec))), 1)
@@ -78,8 +95,8 @@ class ReduceScatter:
         self.session = Session(layers, group, fuse_below=0, sharded=True, total=True, carrier=carrier, **options)
 
     def _stage(self, name, spec, route, width):
-        self._staging.append(torch.zeros(self.world, width, dtype=torch.float32))
-        layer = plan.Layer(name, (self.world, width), torch.float32, self.world * width)
+        self._staging.append(torch.zeros(self.world, width, dtype=self.dtype))
+        layer = plan.Layer(name, (self.world, width), self.dtype, self.world * width)
         layer.spec, layer.route = spec, route
         return layer
 
@@ -99,6 +116,8 @@ class ReduceScatter:
         if input_tensor.numel() != self.world * self.row:
             raise GradwireError(f"'{self.parts[0].layer.name}' and others: some parameter has no gradient in this step: "
                                 "set_reduce_scatter_unused_params(True)")
+        if torch.promote_types(input_tensor.dtype, self.dtype) != self.dtype:
+            raise GradwireError(f"'{self.parts[0].layer.name}' and others: reduced in {input_tensor.dtype}, attached for {self.dtype}")
         divisor = self._divisor(op)
         rows = input_tensor.view(self.world, self.row)
         for buffer, there, here in self._places():
@@ -125,17 +144,17 @@ class AllReduce:
         layers = []
         for part in parts:
             if part.chunk:
-                layer = plan.Layer(part.layer.name, (part.chunk,), torch.float32, part.chunk)
+                layer = plan.Layer(part.layer.name, (part.chunk,), part.layer.dtype, part.chunk)
                 layer.spec = part.layer.spec
                 layers.append(layer)
-        self._staging = torch.empty(row, dtype=torch.float32)
+        self._staging = torch.empty(row, dtype=parts[0].layer.dtype)
         self._at = [part.at for part in parts if part.chunk]
         self.session = Session(layers, replicas, fuse_below=0, carrier=carrier, **options)
 
     def __call__(self, reduce_output):
         self._staging.copy_(reduce_output)
         begin = self._staging.data_ptr()
-        self.session.run([begin + 4 * at for at in self._at])
+        self.session.run([begin + self._staging.element_size() * at for at in self._at])
         reduce_output.copy_(self._staging)
 
 

@@ -81,9 +81,10 @@ class Recorder:
     def write(self):
         tensors = sorted(((_median(t), self.names[i]) for i, t in self.ready.items()), key=lambda t: t[0])
         dtypes = {str(p.dtype).replace("torch.", "") for p in self.model.module.parameters() if p.requires_grad}
+        dtype = dtypes.pop() if len(dtypes) == 1 else "float32"  # a job has one: the widest
         job = {"format": "gradwire.job/1", "name": type(self.model.module).__name__.lower(),
                "device": platform.processor() or platform.machine(), "software": f"torch {torch.__version__}",
-               "batch_per_rank": self.batch, "gradient_dtype": sorted(dtypes)[0], "compute": sorted(dtypes)[0]}
+               "batch_per_rank": self.batch, "gradient_dtype": dtype, "compute": dtype}
         job.update(self.about)
         job.update({"forward_ms": round(1e3 * _median(self.forward), 4), "backward_ms": round(1e3 * _median(self.backward), 4),
                     "optimizer_ms": round(1e3 * _median(self.rest or [0]), 4),

@@ -100,7 +100,7 @@ gw_status gw_additive_encode(gw_exchange *x, const gw_move *m, gw_why *why)
 {
     x->base_first = 0;
     if (gw_exchange_has_rounds(x)) {
-        x->base = x->numbers;
+        x->base = (uint8_t *)x->numbers;
         return make_round(x, why);
     }
     size_t written = 0, shared = 0;
@@ -114,7 +114,7 @@ gw_status gw_additive_encode(gw_exchange *x, const gw_move *m, gw_why *why)
                                     x->residual_after[0], x->numbers, x->numbers_bytes, &written,
                                     &x->stats.report);
     }
-    x->base = x->numbers + shared / sizeof *x->numbers;
+    x->base = (uint8_t *)x->numbers + shared;
     x->stats.payload_bytes = written;
     return status == GW_OK ? GW_OK
                            : gw_fail(why, status, "cannot encode: %s", gw_status_string(status));

@@ -34,8 +34,8 @@ static gw_status encode_piece(gw_exchange *x, const gw_move *m, uint32_t index, 
 {
     const gw_range piece = gw_operand_piece(&m->after, x->program.grain, index);
     const uint64_t at = piece.first - m->before.range.first;
-    const gw_tensor in = {x->values + (piece.first - x->program.whole.first), (size_t)piece.count,
-                          GW_F32};
+    const gw_tensor in = {(float *)x->values + (piece.first - x->program.whole.first),
+                          (size_t)piece.count, GW_F32};
     const gw_stream stream = gw_program_stream(&x->program, m, index, x->stream);
     gw_exec exec = x->config.exec;
     exec.workspace = x->codec_workspace;
@@ -122,8 +122,8 @@ gw_status gw_bundle_decode(gw_exchange *x, const gw_move *m, uint32_t divisor, g
     x->hashed |= hashes;
     for (uint32_t p = 0; p < b->pieces; p++) {
         const gw_range piece = gw_operand_piece(&m->before, x->program.grain, p);
-        gw_tensor out = {x->values + (piece.first - x->program.whole.first), (size_t)piece.count,
-                         GW_F32};
+        gw_tensor out = {(float *)x->values + (piece.first - x->program.whole.first),
+                         (size_t)piece.count, GW_F32};
         int finite = 1;
         gw_status status = piece.count != 0 ? gw_bundle_open(x, p, why) : GW_OK;
         if (status == GW_OK && piece.count != 0) {

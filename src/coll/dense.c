@@ -9,9 +9,9 @@ static uint64_t *seal_at(uint64_t *seals, uint32_t member, int which)
     return seals + (size_t)GW_SEALS * member + which;
 }
 
-static float *place(const gw_exchange *x, uint64_t first)
+static uint8_t *place(const gw_exchange *x, uint64_t first)
 {
-    return x->base + (first - x->base_first);
+    return x->base + (first - x->base_first) * x->width;
 }
 
 static gw_range piece_of(const gw_exchange *x, const gw_move *m, gw_range range, uint32_t member)
@@ -46,12 +46,12 @@ static gw_status post_scatter(gw_exchange *x, const gw_move *m, gw_why *why)
 {
     const uint32_t own = m->group.member;
     gw_seals_begin(x, m);
-    const size_t mine = 4 * piece_of(x, m, m->before.range, own).count;
+    const size_t mine = x->width * piece_of(x, m, m->before.range, own).count;
     clear(x, m->group.size);
     for (uint32_t i = 0; i < m->group.size; i++) {
         const gw_range piece = piece_of(x, m, m->before.range, i);
-        x->messages.send_size[i] = i != own ? 4 * piece.count : 0;
-        x->messages.send_at[i] = 4 * (piece.first - m->before.range.first);
+        x->messages.send_size[i] = i != own ? x->width * piece.count : 0;
+        x->messages.send_at[i] = x->width * (piece.first - m->before.range.first);
         x->messages.size[i] = i != own ? mine : 0;
         x->messages.at[i] = i * mine;
     }
@@ -72,37 +72,46 @@ static int sum_here(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t d
                     uint64_t *seal)
 {
     int bad = 0;
-    float *own = place(x, piece.first), block[GW_SEAL_BLOCK] = {0};
+    uint8_t *own = place(x, piece.first);
+    float block[GW_SEAL_BLOCK] = {0};
     *seal = x->seals.key;
     for (uint64_t at = 0; at < piece.count; at += GW_SEAL_BLOCK) {
         const size_t n =
             piece.count - at < GW_SEAL_BLOCK ? (size_t)(piece.count - at) : GW_SEAL_BLOCK;
+        const size_t offset = (size_t)at * x->width;
         for (uint32_t i = 0; i < m->group.size; i++) {
-            const float *from =
-                i == m->group.member
-                    ? own + at
-                    : (const float *)(const void *)(x->next.bytes + x->messages.at[i]) + at;
+            const uint8_t *from =
+                (i == m->group.member ? own : x->next.bytes + x->messages.at[i]) + offset;
             if (i == 0) {
-                memcpy(block, from, n * sizeof *block);
+                x->convert->widen(x->dtype, from, block, n);
             } else {
-                x->convert->add(GW_F32, from, block, n);
+                x->convert->add(x->dtype, from, block, n);
             }
             if (i != m->group.member) {
                 gw_seal_block(x, seal_at(x->seals.found, i, GW_SEAL_PARTS), from, n);
             }
         }
-        bad |= x->convert->divide(own + at, block, n, divisor, 0);
-        gw_seal_result(x, seal, own + at, n);
+        bad |= gw_exchange_round(x, own + offset, block, n, divisor);
+        gw_seal_result(x, seal, own + offset, n);
     }
     return bad;
+}
+
+/* An owner divides its piece of the last sum before it goes to all. Sums that are rounded to 16 bits are divided by the first: in
+ * fp32, so that nothing is rounded twice on a flat route, and no sum of a node overflows whose mean would not. */
+static uint32_t divisor_here(const gw_exchange *x, const gw_move *m)
+{
+    if (x->dtype != GW_F32) {
+        return x->divided ? 1 : gw_exchange_divisor(x);
+    }
+    return m->step.op == GW_OP_ALLREDUCE ? gw_exchange_last_divisor(x) : 1;
 }
 
 static gw_status sum_in_order(gw_exchange *x, const gw_move *m, gw_why *why)
 {
     const gw_range piece = piece_of(x, m, m->before.range, m->group.member);
-    /* each owner divides its piece before it goes to all */
-    const uint32_t divisor = m->step.op == GW_OP_ALLREDUCE ? gw_exchange_last_divisor(x) : 1;
-    x->divided = divisor != 1;
+    const uint32_t divisor = divisor_here(x, m);
+    x->divided = divisor != 1 || x->dtype != GW_F32;
     if (x->stay.inside) {
         return gw_stay_sum(x, m, piece, divisor, why);
     }
@@ -124,14 +133,14 @@ static gw_status post_gather(gw_exchange *x, const gw_move *m, gw_range range, g
     const gw_range mine = piece_of(x, m, range, m->group.member);
     for (uint32_t i = 0; i < m->group.size; i++) {
         const gw_range piece = piece_of(x, m, range, i);
-        x->messages.size[i] = 4 * piece.count;
-        x->messages.at[i] = 4 * (piece.first - range.first);
-        gw_exchange_count_sent(x, m, i, 4 * mine.count);
+        x->messages.size[i] = x->width * piece.count;
+        x->messages.at[i] = x->width * (piece.first - range.first);
+        gw_exchange_count_sent(x, m, i, x->width * mine.count);
     }
     const gw_status status = gw_exchange_turn_to_comm(x, why);
     return status != GW_OK
                ? status
-               : x->comm->table->allgatherv(x->comm, place(x, mine.first), 4 * mine.count,
+               : x->comm->table->allgatherv(x->comm, place(x, mine.first), x->width * mine.count,
                                             place(x, range.first), x->messages.size, x->messages.at,
                                             &x->request, why);
 }
@@ -142,11 +151,11 @@ static gw_status post_to_root(gw_exchange *x, const gw_move *m, gw_range range, 
     const uint32_t own = m->group.member;
     const gw_range mine = piece_of(x, m, range, own);
     clear(x, m->group.size);
-    x->messages.send_size[0] = own != 0 ? 4 * mine.count : 0;
+    x->messages.send_size[0] = own != 0 ? x->width * mine.count : 0;
     for (uint32_t i = 1; i < m->group.size && own == 0; i++) {
         const gw_range piece = piece_of(x, m, range, i);
-        x->messages.size[i] = 4 * piece.count;
-        x->messages.at[i] = 4 * (piece.first - range.first);
+        x->messages.size[i] = x->width * piece.count;
+        x->messages.at[i] = x->width * (piece.first - range.first);
     }
     return post_alltoall(x, m, place(x, mine.first), place(x, range.first), why);
 }
@@ -155,12 +164,12 @@ static gw_status post_broadcast(gw_exchange *x, const gw_move *m, gw_why *why)
 {
     const gw_range range = m->after.range;
     for (uint32_t i = 0; i < m->group.size && m->group.member == 0; i++) {
-        gw_exchange_count_sent(x, m, i, 4 * range.count);
+        gw_exchange_count_sent(x, m, i, x->width * range.count);
     }
     const gw_status status = gw_exchange_turn_to_comm(x, why);
     return status != GW_OK ? status
                            : x->comm->table->broadcast(x->comm, place(x, range.first),
-                                                       4 * range.count, 0, &x->request, why);
+                                                       x->width * range.count, 0, &x->request, why);
 }
 
 /* Numbers that are sent as they are: this rank's piece, or of a broadcast all of the root's. */
@@ -187,13 +196,14 @@ static gw_status post_as_is(gw_exchange *x, const gw_move *m, gw_why *why)
 static void look_at(gw_exchange *x, uint32_t member, gw_range piece)
 {
     uint64_t *found = seal_at(x->seals.found, member, GW_SEAL_RESULT);
+    const int final = x->divided && gw_exchange_at_last(x);
     *found = x->seals.key;
     for (uint64_t at = 0; at < piece.count; at += GW_SEAL_BLOCK) {
         const uint64_t left = piece.count - at;
         const size_t n = left < GW_SEAL_BLOCK ? (size_t)left : GW_SEAL_BLOCK;
-        const float *numbers = place(x, piece.first + at);
+        const uint8_t *numbers = place(x, piece.first + at);
         gw_seal_result(x, found, numbers, n);
-        x->seen_bad |= x->divided && x->convert->largest(numbers, n) >= GW_INF_BITS;
+        x->seen_bad |= final && gw_exchange_any_bad(x, numbers, n);
     }
 }
 
@@ -215,7 +225,7 @@ static gw_status arrive(gw_exchange *x, const gw_move *m, gw_why *why)
             look_at(x, i, m->step.op == GW_OP_BROADCAST ? range : piece_of(x, m, range, i));
         }
     }
-    if (m->step.op == GW_OP_ALLREDUCE && x->divided) {
+    if (m->step.op == GW_OP_ALLREDUCE && x->divided && gw_exchange_at_last(x)) {
         x->seen = range; /* its own piece when it was summed */
         if (gw_exchange_hashes_here(x)) {
             gw_seals_hash(x, m);
@@ -224,11 +234,12 @@ static gw_status arrive(gw_exchange *x, const gw_move *m, gw_why *why)
     return gw_seals_check(x, m, why);
 }
 
-/* An engine whose own sum is the same everywhere may do it. */
+/* An engine whose own sum is the same everywhere may do it: of fp32 numbers. */
 static int engine_sums(const gw_exchange *x)
 {
     const gw_comm_table *table = gw_exchange_comm(x, x->move)->table;
-    return table->allreduce != NULL && (table->flags & GW_COMM_SAME_BITS) != 0;
+    return x->dtype == GW_F32 && table->allreduce != NULL &&
+           (table->flags & GW_COMM_SAME_BITS) != 0;
 }
 
 static gw_status post_engine_sum(gw_exchange *x, const gw_move *m, gw_why *why)
@@ -238,9 +249,10 @@ static gw_status post_engine_sum(gw_exchange *x, const gw_move *m, gw_why *why)
         gw_exchange_count_sent(x, m, i, 8 * range.count / m->group.size);
     }
     const gw_status status = gw_exchange_turn_to_comm(x, why);
-    return status != GW_OK ? status
-                           : x->comm->table->allreduce(x->comm, place(x, range.first), range.count,
-                                                       &x->request, why);
+    return status != GW_OK
+               ? status
+               : x->comm->table->allreduce(x->comm, (float *)(void *)place(x, range.first),
+                                           range.count, &x->request, why);
 }
 
 /* The last message of a move, and the seals of all of it. */

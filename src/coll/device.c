@@ -78,7 +78,7 @@ gw_status gw_there_measure(gw_exchange *x, gw_why *why)
         ever |= host && m->runs && dense;
     }
     const int looks = x->program.n_moves == 0 || !gw_there_works(x, x->program.n_moves - 1);
-    t->mirror_bytes = on_device(x) && (ever || looks) ? 4 * (size_t)x->config.elements : 0;
+    t->mirror_bytes = on_device(x) && (ever || looks) ? x->width * (size_t)x->config.elements : 0;
     gw_stay_measure(x);
     t->bytes = x->bundle_bytes + PAYLOAD_ALIGN * t->pieces;
     t->bytes = t->pieces == 0 ? 0 : t->bytes > x->numbers_bytes ? t->bytes : x->numbers_bytes;
@@ -279,9 +279,9 @@ static gw_status copy(gw_exchange *x, void *to, const void *from, size_t bytes, 
 
 static gw_status move_range(gw_exchange *x, gw_range range, int to_host, gw_why *why)
 {
-    const uint64_t at = range.first - x->program.whole.first;
-    float *here = x->values + at, *there = x->there.values + at;
-    const size_t bytes = (size_t)range.count * sizeof(float);
+    const size_t at = (size_t)(range.first - x->program.whole.first) * x->width;
+    uint8_t *here = (uint8_t *)x->values + at, *there = x->there.values + at;
+    const size_t bytes = (size_t)range.count * x->width;
     gw_status status = gw_there_begin(x, why);
     if (status == GW_OK) {
         status = to_host ? copy(x, here, there, bytes, why) : copy(x, there, here, bytes, why);
@@ -322,13 +322,12 @@ gw_status gw_there_hash(gw_exchange *x, gw_why *why)
     const int due = x->config.hashed && !x->hashed && x->lane.hashes != NULL;
     x->hashed = 1;
     return due ? gw_cuda_hash(x->config.place, x->lane.stream, x->there.values,
-                              (size_t)x->config.elements, sizeof *x->there.values,
-                              gw_exchange_hash_key(x), x->config.first,
-                              x->lane.hashes + x->stream.tensor, why)
+                              (size_t)x->config.elements, x->width, gw_exchange_hash_key(x),
+                              x->config.first, x->lane.hashes + x->stream.tensor, why)
                : GW_OK;
 }
 
-const float *gw_exchange_values_here(const gw_exchange *x)
+const void *gw_exchange_values_here(const gw_exchange *x)
 {
     if (x == NULL) {
         return NULL;
@@ -351,6 +350,12 @@ static gw_status copy_results(gw_exchange *x, gw_why *why)
                 x->there.pieces * sizeof *x->there.results, why);
 }
 
+/* Where an fp32 element lies there. */
+static float *float_there(const gw_exchange *x, uint64_t element)
+{
+    return (float *)(void *)x->there.values + (element - x->program.whole.first);
+}
+
 gw_cuda_source gw_there_source(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t index,
                                uint8_t *payload, size_t capacity, gw_cuda_result *result)
 {
@@ -359,8 +364,7 @@ gw_cuda_source gw_there_source(gw_exchange *x, const gw_move *m, gw_range piece,
     float *after = x->residual_after[x->move];
     const gw_kept *k = &x->there.kept[x->move];
     const int owes = r != NULL && k->due_step != 0 && due_bytes(x, piece) != 0;
-    return (gw_cuda_source){.in = {x->there.values + (piece.first - x->program.whole.first),
-                                   (size_t)piece.count, GW_F32},
+    return (gw_cuda_source){.in = {float_there(x, piece.first), (size_t)piece.count, GW_F32},
                             .residual = r != NULL ? r + within : NULL,
                             .residual_after = after != NULL ? after + within : NULL,
                             .key = gw_program_stream(&x->program, m, index, x->stream),
@@ -454,7 +458,7 @@ static gw_status begin_numbers(gw_exchange *x, const gw_move *m, gw_why *why)
     size_t shared = 0;
     gw_status status = gw_payload_bound(&x->config.params, 0, &shared);
     x->base_first = 0;
-    x->base = x->numbers + shared / sizeof *x->numbers;
+    x->base = (uint8_t *)x->numbers + shared;
     x->there.sources[0] = gw_there_source(x, m, x->program.whole, 0, x->there.payloads,
                                           x->numbers_bytes, x->there.results);
     if (status == GW_OK) {
@@ -489,8 +493,7 @@ gw_cuda_sink gw_there_sink(gw_exchange *x, gw_range piece, uint32_t divisor,
 {
     return (gw_cuda_sink){.payloads = list,
                           .n_payloads = payloads,
-                          .out = {x->there.values + (piece.first - x->program.whole.first),
-                                  (size_t)piece.count, GW_F32},
+                          .out = {float_there(x, piece.first), (size_t)piece.count, GW_F32},
                           .how = GW_SET,
                           .divisor = divisor,
                           .result = result};

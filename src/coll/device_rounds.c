@@ -115,7 +115,7 @@ gw_status gw_there_encode_rounds(gw_exchange *x, int *done, gw_why *why)
         return status == GW_OK ? begin_round(x, why) : status;
     }
     x->base_first = 0;
-    x->base = x->numbers;
+    x->base = (uint8_t *)x->numbers;
     gw_status status = gw_there_begin(x, why);
     status = status == GW_OK ? clear_result(x, why) : status;
     status = status == GW_OK ? make(x, 0, why) : status;

@@ -3,6 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "coll/exchange.h"
 
+#include "base/divide.h"
 #include "base/pool.h"
 
 #include <stdlib.h>
@@ -38,7 +39,8 @@ gw_status gw_exchange_compile(gw_exchange *x, uint64_t numbers, gw_why *why)
                               .first = c->first,
                               .elements = c->elements,
                               .params = &c->params,
-                              .numbers = numbers};
+                              .numbers = numbers,
+                              .width = (uint32_t)x->width};
     const gw_status status = gw_route_compile(&c->route, &job, &x->program, why);
     return status == GW_OK && c->sharded ? gw_exchange_halve(&x->program, why) : status;
 }
@@ -78,7 +80,8 @@ static void measure(gw_exchange *x)
         if ((m->before.kind == GW_OPERAND_DENSE || m->before.kind == GW_OPERAND_NUMBERS) &&
             !x->stay.move[i]) {
             const gw_range piece = gw_range_cut(m->before.range, x->program.grain, m->parts, 0);
-            x->bundle_bytes = larger(x->bundle_bytes, 4 * (size_t)piece.count * m->group.size);
+            x->bundle_bytes =
+                larger(x->bundle_bytes, x->width * (size_t)piece.count * m->group.size);
         }
     }
 }
@@ -117,6 +120,19 @@ static gw_status measure_additive(gw_exchange *x, gw_why *why)
     return gw_exchange_add_state(x, state, why);
 }
 
+static gw_status take_dtype(gw_exchange *x, gw_why *why)
+{
+    x->dtype = x->config.dtype != 0 ? x->config.dtype : GW_F32;
+    x->width = gw_dtype_size(x->dtype);
+    if (x->width == 0) {
+        return gw_fail(why, GW_ERR_ARG, "unknown dtype %d", (int)x->dtype);
+    }
+    return x->dtype == GW_F32 || gw_route_encodes(&x->config.route) == 0
+               ? GW_OK
+               : gw_fail(why, GW_ERR_UNSUPPORTED, "a route that encodes takes f32 values, not %s",
+                         gw_dtype_name(x->dtype));
+}
+
 gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out, gw_why *why)
 {
     GW_REQUIRE(why, config != NULL && out != NULL, "no config, or no place for the exchange");
@@ -134,8 +150,11 @@ gw_status gw_exchange_create(const gw_exchange_config *config, gw_exchange **out
     const gw_isa isa = config->exec.isa != GW_ISA_AUTO ? config->exec.isa : gw_isa_best();
     x->convert = gw_convert_for(isa);
     gw_status status = x->convert != NULL
-                           ? gw_exchange_compile(x, 0, why)
+                           ? take_dtype(x, why)
                            : gw_fail(why, GW_ERR_UNSUPPORTED, "no such variant here");
+    if (status == GW_OK) {
+        status = gw_exchange_compile(x, 0, why);
+    }
     if (status == GW_OK) {
         status = gw_stay_plan(x, why);
     }
@@ -254,7 +273,7 @@ size_t gw_exchange_most_bytes(const gw_exchange *x)
     }
     const size_t lengths = 2 * x->bundle_entries * sizeof *x->lengths;
     const size_t numbers = gw_exchange_is_additive(x) ? x->numbers_bytes
-                           : x->bundle_entries == 0   ? 4 * (size_t)x->config.elements
+                           : x->bundle_entries == 0   ? x->width * (size_t)x->config.elements
                                                       : 0;
     return larger(larger(x->bundle_bytes, lengths), numbers);
 }
@@ -312,7 +331,7 @@ static gw_status open_slots(gw_exchange *x, gw_why *why)
     return status;
 }
 
-gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, float *values,
+gw_status gw_exchange_begin(gw_exchange *x, const gw_lane *lane, void *values,
                             const gw_stream *stream, gw_workspace workspace, gw_why *why)
 {
     GW_REQUIRE(why,
@@ -397,13 +416,33 @@ uint32_t gw_exchange_divisor(const gw_exchange *x)
     return x->config.divisor != 0 ? x->config.divisor : 1;
 }
 
-uint32_t gw_exchange_last_divisor(const gw_exchange *x)
+int gw_exchange_at_last(const gw_exchange *x)
 {
     uint32_t next = x->move + 1;
     while (next < x->program.n_moves && !x->program.move[next].runs) {
         next++;
     }
-    return !gw_exchange_is_additive(x) && next == x->program.n_moves ? gw_exchange_divisor(x) : 1;
+    return next == x->program.n_moves;
+}
+
+uint32_t gw_exchange_last_divisor(const gw_exchange *x)
+{
+    return !gw_exchange_is_additive(x) && gw_exchange_at_last(x) ? gw_exchange_divisor(x) : 1;
+}
+
+int gw_exchange_any_bad(const gw_exchange *x, const void *numbers, size_t n)
+{
+    return x->dtype == GW_F32 ? x->convert->largest(numbers, n) >= GW_INF_BITS
+                              : gw_any_non_finite_of(x->dtype, numbers, n);
+}
+
+int gw_exchange_round(const gw_exchange *x, void *to, float *from, size_t n, uint32_t divisor)
+{
+    if (x->dtype == GW_F32) {
+        return x->convert->divide(to, from, n, divisor, 0);
+    }
+    (void)x->convert->divide(from, from, n, divisor, 0);
+    return x->convert->narrow(x->dtype, from, to, n) >= gw_overflow_bits(x->dtype);
 }
 
 /* 1: a number of a divided result is not finite. Of a sum, this rank has seen its own piece. */
@@ -411,8 +450,20 @@ static int any_bad(const gw_exchange *x, size_t n)
 {
     const size_t first = x->seen.count != 0 ? (size_t)(x->seen.first - x->program.whole.first) : n;
     const size_t end = first + (size_t)x->seen.count;
-    return x->seen_bad || x->convert->largest(x->values, first) >= GW_INF_BITS ||
-           x->convert->largest(x->values + end, n - end) >= GW_INF_BITS;
+    const uint8_t *values = x->values;
+    return x->seen_bad || gw_exchange_any_bad(x, values, first) ||
+           gw_exchange_any_bad(x, values + end * x->width, n - end);
+}
+
+/* Numbers of a sum that no move has divided: of one rank alone, and fp32 ones that came in two steps. */
+static int divide_block(const gw_exchange *x, void *block, size_t n, uint32_t divisor)
+{
+    float wide[GW_SEAL_BLOCK];
+    if (x->dtype == GW_F32) {
+        return gw_exchange_round(x, block, block, n, divisor);
+    }
+    x->convert->widen(x->dtype, block, wide, n);
+    return gw_exchange_round(x, block, wide, n, divisor);
 }
 
 /* What the last move has left to do. */
@@ -424,9 +475,9 @@ static void finish(gw_exchange *x)
     const int hashes = gw_exchange_hashes_here(x) && !x->hashed;
     int bad = x->divided && !x->looked ? any_bad(x, n) : 0;
     for (size_t at = 0; at < n && (hashes || !x->divided); at += GW_SEAL_BLOCK) {
-        float *block = x->values + at;
+        uint8_t *block = (uint8_t *)x->values + at * x->width;
         const size_t some = n - at < GW_SEAL_BLOCK ? n - at : GW_SEAL_BLOCK;
-        bad |= !x->divided && x->convert->divide(block, block, some, divisor, 0);
+        bad |= !x->divided && divide_block(x, block, some, divisor);
         if (hashes) {
             gw_exchange_hash_block(x, at, block, some);
         }

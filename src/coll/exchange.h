@@ -79,7 +79,7 @@ typedef struct gw_there {
     size_t pieces, entries, bytes, codec_bytes, mirror_bytes;
 
     /* the run */
-    float *values;
+    uint8_t *values;
     int here;      /* the values lie on the host, in x->values; else here */
     int waiting;   /* for the lane's event `ended` … */
     double *clock; /* … after which its time is added to this */
@@ -89,13 +89,15 @@ typedef struct gw_there {
     gw_cuda_sink *sinks;
     gw_cuda_payload *lists;
     gw_workspace codec_workspace;
-    gw_params as_it_is; /* cast:to=f32, by which numbers are summed there */
+    gw_params as_it_is; /* cast to x->dtype, by which numbers are summed there */
 } gw_there;
 
 struct gw_exchange {
     gw_exchange_config config;
     gw_program program;
     const gw_convert *convert;
+    gw_dtype dtype; /* of the values, and of numbers that are sent */
+    size_t width;   /* its bytes */
     size_t bundle_bytes, bundle_entries, codec_bytes, numbers_bytes, rounds_bytes;
     uint32_t most_members;
     int fixed_size;
@@ -116,7 +118,7 @@ struct gw_exchange {
     /* the run */
     gw_lane lane;
     gw_stream stream;
-    float *values; /* of a device's exchange: the host's copy, as large as its moves need it */
+    void *values; /* of a device's exchange: the host's copy, as large as its moves need it */
     uint32_t move, phase, round;
     int running, under_way; /* the move has begun */
     gw_request request;
@@ -130,7 +132,7 @@ struct gw_exchange {
     int hashed;           /* config.hashed, and its hash is complete */
     gw_range seen;        /* of a divided result: the part that was looked at … */
     int seen_bad;         /* … and has one of these */
-    float *base;          /* of dense operands: the tensor, or an additive payload's numbers */
+    uint8_t *base;        /* of dense operands: the tensor, or an additive payload's numbers */
     uint64_t base_first;
     float *numbers; /* additive routes */
     gw_workspace codec_workspace, rounds_workspace;
@@ -170,6 +172,8 @@ static inline int gw_exchange_has_rounds(const gw_exchange *x)
 gw_status gw_exchange_compile(gw_exchange *x, uint64_t numbers, gw_why *why);
 
 uint32_t gw_exchange_divisor(const gw_exchange *x);
+/* Behind the move under way none runs on this rank. */
+int gw_exchange_at_last(const gw_exchange *x);
 /* The divisor, if the move under way is the last and leaves the result; else 1. */
 uint32_t gw_exchange_last_divisor(const gw_exchange *x);
 
@@ -182,12 +186,17 @@ gw_status gw_bundle_collective(gw_exchange *x, const gw_move *m, int *done, gw_w
 void gw_seals_begin(gw_exchange *x, const gw_move *m);
 gw_status gw_seals_post(gw_exchange *x, const gw_move *m, gw_why *why);
 gw_status gw_seals_check(const gw_exchange *x, const gw_move *m, gw_why *why);
+/* `n` fp32 numbers over the divisor become numbers of a result at `to`, each rounded once to x->dtype. 1: one is not finite there.
+ * `from` may be `to`; of 16-bit numbers it is overwritten. */
+int gw_exchange_round(const gw_exchange *x, void *to, float *from, size_t n, uint32_t divisor);
+/* 1: one of `n` numbers of x->dtype is not finite. */
+int gw_exchange_any_bad(const gw_exchange *x, const void *numbers, size_t n);
 /* A seal begins with the key; every block of GW_SEAL_BLOCK numbers is added to it, the last one may be shorter. Groups
  * that seal by themselves need no seals here. */
-void gw_seal_block(const gw_exchange *x, uint64_t *seal, const float *numbers, size_t n);
-uint64_t gw_seal_of(const gw_exchange *x, const float *numbers, uint64_t count);
+void gw_seal_block(const gw_exchange *x, uint64_t *seal, const void *numbers, size_t n);
+uint64_t gw_seal_of(const gw_exchange *x, const void *numbers, uint64_t count);
 /* The same for numbers of a result. They are also hashed for config.hashed. */
-void gw_seal_result(const gw_exchange *x, uint64_t *seal, const float *numbers, size_t n);
+void gw_seal_result(const gw_exchange *x, uint64_t *seal, const void *numbers, size_t n);
 
 /* The hash of the result, for config.hashed: of values on the host. */
 static inline int gw_exchange_hashes_here(const gw_exchange *x)
@@ -195,7 +204,7 @@ static inline int gw_exchange_hashes_here(const gw_exchange *x)
     return x->config.hashed && x->config.place.cuda == NULL;
 }
 uint64_t gw_exchange_hash_key(const gw_exchange *x);
-void gw_exchange_hash_block(gw_exchange *x, uint64_t place, const float *numbers, size_t n);
+void gw_exchange_hash_block(gw_exchange *x, uint64_t place, const void *numbers, size_t n);
 /* The same of a result in a device's memory: launched, not waited for. */
 gw_status gw_there_hash(gw_exchange *x, gw_why *why);
 /* Of the seals that all ranks have of a divided sum: nothing is hashed twice. */

@@ -22,17 +22,17 @@ void gw_seals_begin(gw_exchange *x, const gw_move *m)
     x->seals.key = key_of(x);
 }
 
-void gw_seal_block(const gw_exchange *x, uint64_t *seal, const float *numbers, size_t n)
+void gw_seal_block(const gw_exchange *x, uint64_t *seal, const void *numbers, size_t n)
 {
     if (!x->sealed_below) {
-        *seal = gw_hash_chain(*seal, gw_hash(numbers, n * sizeof *numbers, 0));
+        *seal = gw_hash_chain(*seal, gw_hash(numbers, n * x->width, 0));
     }
 }
 
-void gw_seal_result(const gw_exchange *x, uint64_t *seal, const float *numbers, size_t n)
+void gw_seal_result(const gw_exchange *x, uint64_t *seal, const void *numbers, size_t n)
 {
     if (!x->sealed_below || gw_exchange_hashes_here(x)) {
-        *seal = gw_hash_chain(*seal, gw_hash(numbers, n * sizeof *numbers, 0));
+        *seal = gw_hash_chain(*seal, gw_hash(numbers, n * x->width, 0));
     }
 }
 
@@ -42,10 +42,10 @@ uint64_t gw_exchange_hash_key(const gw_exchange *x)
     return gw_hash(words, sizeof words, 0);
 }
 
-void gw_exchange_hash_block(gw_exchange *x, uint64_t place, const float *numbers, size_t n)
+void gw_exchange_hash_block(gw_exchange *x, uint64_t place, const void *numbers, size_t n)
 {
     x->stats.hash += gw_hash_at(gw_exchange_hash_key(x), x->config.first + place,
-                                gw_hash(numbers, n * sizeof *numbers, 0));
+                                gw_hash(numbers, n * x->width, 0));
 }
 
 void gw_seals_hash(gw_exchange *x, const gw_move *m)
@@ -57,12 +57,13 @@ void gw_seals_hash(gw_exchange *x, const gw_move *m)
     x->hashed = 1;
 }
 
-uint64_t gw_seal_of(const gw_exchange *x, const float *numbers, uint64_t count)
+uint64_t gw_seal_of(const gw_exchange *x, const void *numbers, uint64_t count)
 {
     uint64_t seal = x->seals.key;
     for (uint64_t at = 0; at < count && !x->sealed_below; at += GW_SEAL_BLOCK) {
         const uint64_t left = count - at;
-        gw_seal_block(x, &seal, numbers + at, left < GW_SEAL_BLOCK ? (size_t)left : GW_SEAL_BLOCK);
+        gw_seal_block(x, &seal, (const uint8_t *)numbers + at * x->width,
+                      left < GW_SEAL_BLOCK ? (size_t)left : GW_SEAL_BLOCK);
     }
     return seal;
 }

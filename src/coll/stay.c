@@ -4,6 +4,7 @@
  * docs/decisions/009-payloads-that-stay.md. */
 #include "coll/exchange.h"
 
+#include <stdio.h>
 #include <string.h>
 
 enum { ENTRY_ALIGN = 16 /* of payloads, for the kernels' speed */ };
@@ -58,7 +59,9 @@ gw_status gw_stay_plan(gw_exchange *x, gw_why *why)
     if (!x->config.device_comm || x->config.ranks > GW_CUDA_MAX_PAYLOADS) {
         return GW_OK;
     }
-    gw_status status = gw_params_parse(&x->there.as_it_is, "cast:to=f32", why);
+    char as_it_is[32];
+    (void)snprintf(as_it_is, sizeof as_it_is, "cast:to=%s", gw_dtype_name(x->dtype));
+    gw_status status = gw_params_parse(&x->there.as_it_is, as_it_is, why);
     if (status == GW_OK && !gw_cuda_has(cuda, x->there.as_it_is.codec)) {
         status = gw_fail(why, GW_ERR_UNSUPPORTED, "a group of a device's, and no CUDA side");
     }
@@ -107,7 +110,8 @@ void gw_stay_measure(gw_exchange *x)
             const uint32_t members = is_coding(m) ? 1 : m->group.size;
             const gw_range piece =
                 gw_range_cut(m->before.range, x->program.grain, is_coding(m) ? 1 : m->parts, 0);
-            s->bytes = larger(s->bytes, is_coding(m) ? 0 : 4 * (size_t)piece.count * members);
+            s->bytes =
+                larger(s->bytes, is_coding(m) ? 0 : x->width * (size_t)piece.count * members);
             t->entries = larger(t->entries, members);
         }
     }
@@ -166,7 +170,7 @@ void gw_stay_use(gw_exchange *x)
         s->inside = stays;
     }
     if (!gw_exchange_is_additive(x)) {
-        x->base = stays ? x->there.values : x->values;
+        x->base = stays ? x->there.values : (uint8_t *)x->values;
     }
 }
 
@@ -239,7 +243,7 @@ static size_t list_numbers(gw_exchange *x, const gw_move *m)
 {
     size_t shared = 0;
     (void)gw_payload_bound(&x->config.params, 0, &shared);
-    x->base = (float *)(void *)(x->there.payloads + shared);
+    x->base = x->there.payloads + shared;
     x->base_first = 0;
     x->there.sources[0] =
         gw_there_source(x, m, x->program.whole, 0, x->there.payloads, x->numbers_bytes,
@@ -314,12 +318,12 @@ gw_status gw_stay_decode(gw_exchange *x, const gw_move *m, uint32_t divisor, gw_
 /* ---- sums ---- */
 
 /* `n` lists of numbers become one; it may be one of them. */
-static gw_status sum(gw_exchange *x, float *out, uint64_t count, size_t n, uint32_t divisor,
+static gw_status sum(gw_exchange *x, void *out, uint64_t count, size_t n, uint32_t divisor,
                      gw_cuda_result *result, gw_why *why)
 {
     const gw_cuda_sink sink = {.payloads = x->there.lists,
                                .n_payloads = n,
-                               .out = {out, (size_t)count, GW_F32},
+                               .out = {out, (size_t)count, x->dtype},
                                .how = GW_SET,
                                .divisor = divisor,
                                .result = result};
@@ -331,11 +335,11 @@ static gw_status sum(gw_exchange *x, float *out, uint64_t count, size_t n, uint3
 gw_status gw_stay_sum(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t divisor,
                       gw_why *why)
 {
-    float *own = x->base + (piece.first - x->base_first);
+    uint8_t *own = x->base + (piece.first - x->base_first) * x->width;
     for (uint32_t i = 0; i < m->group.size; i++) {
         const void *from = x->next.bytes + x->messages.at[i];
         x->there.lists[i] = (gw_cuda_payload){i == m->group.member ? own : from,
-                                              (size_t)piece.count * sizeof *own, NULL};
+                                              (size_t)piece.count * x->width, NULL};
     }
     gw_status status = mark(x, 0, why);
     if (status == GW_OK) {
@@ -362,8 +366,8 @@ gw_status gw_stay_finish(gw_exchange *x, gw_why *why)
 {
     const gw_operand *last = &x->program.move[x->program.n_moves - 1].after;
     const gw_range range = x->config.sharded ? last->range : x->program.whole;
-    float *values = x->there.values + (range.first - x->program.whole.first);
-    x->there.lists[0] = (gw_cuda_payload){values, (size_t)range.count * sizeof *values, NULL};
+    uint8_t *values = x->there.values + (range.first - x->program.whole.first) * x->width;
+    x->there.lists[0] = (gw_cuda_payload){values, (size_t)range.count * x->width, NULL};
     gw_status status = gw_there_begin(x, why);
     if (status == GW_OK) {
         status = sum(x, values, range.count, 1, x->divided ? 1 : gw_exchange_divisor(x),

@@ -133,6 +133,7 @@ void gw_feedback_destroy(gw_feedback *store)
     for (size_t i = 0; i < store->n_tensors; i++) {
         gw_residual_destroy_list(&store->tensors[i].live);
         gw_residual_destroy_list(&store->tensors[i].orphans);
+        gw_residual_destroy(store->tensors[i].rest);
         free(store->tensors[i].name);
     }
     free(store->tensors);

@@ -17,7 +17,7 @@ typedef struct gw_residual {
     uint32_t point;
     int open;              /* an encoding reads r and writes r' */
     uint64_t first, count; /* an orphan's shrink as it is handed over */
-    float *r, *after;      /* after: NULL in place, and for an orphan */
+    float *r, *after;      /* after: NULL in place, and for an orphan, but that of rounding */
     void *memory;          /* what r points into */
     gw_feedback_keeper
         keeper; /* fetch is NULL: the store has r; else, unless `here`, r is only where it is brought to */
@@ -28,8 +28,13 @@ typedef struct gw_store_tensor {
     size_t name_bytes;
     uint64_t elements;
     gw_residual *live, *orphans;
-    gw_residual *arriving;         /* orphans of a load that is not yet sure */
+    gw_residual *arriving; /* orphans of a load that is not yet sure */
+    /* What rounding leaves of orphans: NULL until a hand-over to 16 bits needs it. It is the orphan that has `after`, where a
+     * hand-over writes what a commit makes r; or stands here while no commit was made. */
+    gw_residual *rest;
     int open;                      /* a hand-over … */
+    int rounds;                    /* … to 16 bits, where there were orphans … */
+    uint32_t leaves;               /* … not 0: the rest is not … */
     uint64_t open_first, open_end; /* … of these elements */
 } gw_store_tensor;
 

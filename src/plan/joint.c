@@ -296,7 +296,8 @@ static gw_status prepare(planner *p, gw_why *why)
 {
     const gw_joint_request *r = p->request;
     gw_status status = gw_joint_table_create(&p->table, p->job, r, why);
-    status = status == GW_OK ? gw_pricer_create(&p->pricer, p->cluster, why) : status;
+    status =
+        status == GW_OK ? gw_pricer_create(&p->pricer, p->cluster, p->job->dtype, why) : status;
     size_t sizes = 0;
     status = status == GW_OK ? gw_price_exchange(&p->pricer, p->job, why) : status;
     status = status == GW_OK ? gw_job_sizes(p->job, &sizes, why) : status;

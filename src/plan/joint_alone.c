@@ -26,7 +26,8 @@ static gw_status fill_layer(const gw_job *job, const gw_joint_table *t, size_t i
         if (isnan(t->error[at + spec])) {
             continue;
         }
-        size_t bytes = job->tensors[i].elements * 4;
+        size_t bytes =
+            job->tensors[i].elements * gw_dtype_size(job->dtype != 0 ? job->dtype : GW_F32);
         if (spec != 0) {
             const gw_status status =
                 gw_payload_bound(&t->specs[spec], job->tensors[i].elements, &bytes);

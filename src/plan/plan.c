@@ -23,7 +23,8 @@ typedef struct planner {
     const gw_plan_request *request;
     gw_params *specs; /* [0] is nothing */
     uint32_t n_specs;
-    uint32_t given; /* the first of the caller's; before it bf16, in a build that has it */
+    uint32_t
+        given; /* the first of the caller's; before it bf16, for fp32 gradients in a build that has it */
     gw_pricer pricer;
     gw_class_store store;
     unsigned n_rules;
@@ -43,7 +44,8 @@ static gw_status collect_specs(planner *p, gw_why *why)
     if (p->specs == NULL || p->entry == NULL) {
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a plan of %zu tensors", p->job->n);
     }
-    p->given = gw_params_parse(&p->specs[1], "cast:to=bf16", NULL) == GW_OK ? 2 : 1;
+    const int casts = p->pricer.width == 4; /* else it would spare nothing */
+    p->given = casts && gw_params_parse(&p->specs[1], "cast:to=bf16", NULL) == GW_OK ? 2 : 1;
     p->n_specs = p->given;
     for (size_t i = 0; i < r->n_specs; i++) {
         const int twice = p->given == 2 && gw_same_params(&r->specs[i], &p->specs[1]);
@@ -294,6 +296,7 @@ static void count(planner *p)
 {
     gw_plan_report *r = &p->report;
     r->step = gw_step_seconds(p->job, p->best);
+    r->bf16 = p->pricer.width == 2 ? r->dense : r->bf16;
     r->bf16 = r->bf16 < NEVER ? r->bf16 : (double)NAN; /* nothing codes it within what is allowed */
     r->all_compressed = r->all_compressed < NEVER ? r->all_compressed : (double)NAN;
     r->candidates = p->pricer.front.offered;
@@ -310,7 +313,7 @@ static gw_status make(planner *p, gw_plan *plan, gw_why *why)
     p->best = GW_NEVER;
     p->n_rules = p->request->no_fusion ? 1 : GW_FUSIONS;
     size_t sizes = 0;
-    gw_status status = gw_pricer_create(&p->pricer, p->cluster, why);
+    gw_status status = gw_pricer_create(&p->pricer, p->cluster, p->job->dtype, why);
     status = status == GW_OK ? gw_job_sizes(p->job, &sizes, why) : status;
     p->pricer.one_device = sizes > MANY_SIZES;
     status = status == GW_OK ? gw_price_exchange(&p->pricer, p->job, why) : status;

@@ -221,7 +221,7 @@ static gw_status makespan_of(const gw_job *job, const gw_cluster *cluster,
     if (status != GW_OK) {
         return status;
     }
-    status = gw_pricer_create(&p, cluster, why);
+    status = gw_pricer_create(&p, cluster, job->dtype, why);
     p.rules.one_channel = one_channel;
     status = status == GW_OK ? gw_price_exchange(&p, job, why) : status;
     if (status == GW_OK) {

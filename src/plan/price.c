@@ -27,7 +27,7 @@ typedef struct skeleton {
     uint32_t n;
     uint32_t codings; /* of one round */
     uint32_t rounds;
-    double bytes; /* fp32, of all of it */
+    double bytes; /* of all of it, as gradients are */
 } skeleton;
 
 /* Where a tensor goes to a root and back by several exchanges (its pieces; with ranks that have a part each, one for each rank of a
@@ -111,9 +111,10 @@ static gw_status compile(const gw_pricer *p, uint64_t elements, const gw_params 
     gw_route_job job = {.ranks = p->cluster->nodes * p->cluster->ranks_per_node,
                         .ranks_per_node = p->cluster->ranks_per_node,
                         .elements = elements,
-                        .params = params};
+                        .params = params,
+                        .width = p->width};
     out->n = out->codings = out->rounds = 0; /* parts are written as they come */
-    out->bytes = (double)elements * 4;
+    out->bytes = (double)elements * p->width;
     if (params == NULL || (gw_params_flags(params) & GW_CODEC_ROUNDS) == 0) {
         return compile_once(p, job, route, out, why);
     }
@@ -429,10 +430,12 @@ gw_status gw_price_one(gw_pricer *p, uint64_t elements, const gw_params *params,
 
 /* ---- the pricer ---- */
 
-gw_status gw_pricer_create(gw_pricer *p, const gw_cluster *cluster, gw_why *why)
+gw_status gw_pricer_create(gw_pricer *p, const gw_cluster *cluster, gw_dtype dtype, gw_why *why)
 {
     size_t plain = 0, additive = 0;
-    *p = (gw_pricer){.cluster = cluster, .devices = GW_DEVICE_CPU};
+    *p = (gw_pricer){.cluster = cluster,
+                     .devices = GW_DEVICE_CPU,
+                     .width = (uint32_t)gw_dtype_size(dtype != 0 ? dtype : GW_F32)};
     p->devices |= cluster->has_gpu ? (uint32_t)GW_DEVICE_GPU : 0;
     p->rules.busy[GW_TRACK_INTRA] = gw_ticks_of(cluster->intra.busy);
     p->rules.busy[GW_TRACK_NIC] = gw_ticks_of(cluster->inter.busy);

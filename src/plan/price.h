@@ -8,8 +8,9 @@
 
 typedef struct gw_pricer {
     const gw_cluster *cluster;
-    const gw_params *specs; /* 0: none, cast:to=bf16, then the caller's */
+    const gw_params *specs; /* 0: none, cast:to=bf16 for fp32 gradients, then the caller's */
     uint32_t n_specs;
+    uint32_t width; /* bytes of a number that is not encoded */
     uint32_t devices, max_hops;
     const gw_route *forbidden;
     size_t n_forbidden;
@@ -27,7 +28,8 @@ typedef struct gw_pricer {
     gw_front front;
 } gw_pricer;
 
-gw_status gw_pricer_create(gw_pricer *p, const gw_cluster *cluster, gw_why *why);
+/* For gradients of `dtype`; 0: fp32. */
+gw_status gw_pricer_create(gw_pricer *p, const gw_cluster *cluster, gw_dtype dtype, gw_why *why);
 void gw_pricer_destroy(gw_pricer *p);
 /* Whether something may code, and the cluster knows what each spec costs. */
 gw_status gw_pricer_check(const gw_pricer *p, gw_why *why);

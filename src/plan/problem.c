@@ -14,6 +14,9 @@ gw_status gw_job_check(const gw_job *job, gw_why *why)
     if (job->n == 0) {
         return GW_FAIL(why, GW_ERR_RANGE, "the job has no tensors: there is nothing to send");
     }
+    if (job->dtype != 0 && gw_dtype_size(job->dtype) == 0) {
+        return GW_FAIL(why, GW_ERR_ARG, "gradients of an unknown dtype, %d", (int)job->dtype);
+    }
     if (job->n > GW_PLAN_MAX_TENSORS) {
         return GW_FAIL(why, GW_ERR_RANGE, "%zu tensors: at most %d", job->n, GW_PLAN_MAX_TENSORS);
     }

@@ -132,7 +132,7 @@ static gw_operand operand_here(const compiler *c, gw_operand_kind kind)
         return (gw_operand){0};
     }
     if (kind != GW_OPERAND_BUNDLE) {
-        o.bytes = 4 * o.range.count;
+        o.bytes = c->numbers.width * o.range.count;
         return o;
     }
     o.outer = c->shape.outer;
@@ -414,6 +414,9 @@ static gw_status check_job(const gw_route *route, const gw_route_job *job, gw_wh
         return gw_fail(why, GW_ERR_RANGE, "rank %u of %u: 1 to %d ranks", job->rank, job->ranks,
                        GW_ROUTE_MAX_RANKS);
     }
+    if (job->width != 0 && job->width != 2 && job->width != 4) {
+        return gw_fail(why, GW_ERR_RANGE, "numbers of %u bytes: 2 or 4", job->width);
+    }
     const uint64_t ranks = job->ranks;
     const uint64_t most = ((uint64_t)1 << 63) / BYTES_PER_ELEMENT / ranks / ranks;
     if (job->elements > most || job->numbers > most || job->first > most - job->elements) {
@@ -506,8 +509,8 @@ gw_status gw_route_compile(const gw_route *route, const gw_route_job *job, gw_pr
     }
     compiler c = {.program = &program,
                   .rank = job->rank,
-                  .payloads = {job->params, program.grain},
-                  .numbers = {NULL, program.grain},
+                  .payloads = {job->params, program.grain, 0},
+                  .numbers = {NULL, program.grain, !coded && job->width != 0 ? job->width : 4},
                   .whole = program.whole,
                   .shape = {.outer = 1, .inner = 1, .payloads = 1}};
     status = compile_steps(&c, job, why);

@@ -52,7 +52,7 @@ static uint64_t piece_bytes(const gw_sizes *sizes, uint64_t count)
 {
     size_t bytes = 0;
     if (sizes->params == NULL) {
-        return 4 * count;
+        return sizes->width * count;
     }
     return gw_payload_bound(sizes->params, (size_t)count, &bytes) == GW_OK ? bytes : 0;
 }

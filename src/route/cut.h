@@ -6,8 +6,9 @@
 
 /* How numbers become bytes. */
 typedef struct gw_sizes {
-    const gw_params *params; /* NULL: fp32 numbers, 4 bytes each */
+    const gw_params *params; /* NULL: numbers of `width` bytes */
     uint64_t grain;
+    uint32_t width;
 } gw_sizes;
 
 /* Bytes of pieces from … to - 1 of `count` elements cut into `pieces`, each cut further into `inner`

@@ -82,7 +82,8 @@ gw_status gw_step_bytes_sent(const gw_step *s, const gw_layer *l, const gw_param
                         .ranks_per_node = s->config.ranks_per_node,
                         .nodes = s->nodes,
                         .elements = l->elements,
-                        .params = coded ? level : NULL};
+                        .params = coded ? level : NULL,
+                        .width = (uint32_t)gw_dtype_size(gw_step_sends(l, route))};
     gw_status status = GW_OK;
     *bytes = 0;
     for (unsigned round = 0; status == GW_OK; round++) {

@@ -116,8 +116,7 @@ static gw_status apply(gw_step_auto *u, uint64_t number, gw_why *why)
         u->next.bytes += bytes;
     }
     for (uint32_t l = 0; l < u->base->known; l++) {
-        const uint32_t ranks = s->config.comm->ranks;
-        const uint64_t bytes = 8 * s->layers[l].elements * (ranks - 1) / ranks;
+        const uint64_t bytes = gw_step_dense_bytes(s, &s->layers[l]);
         u->next.dense_bytes += bytes;
         u->next.bytes += u->base->place_of[l] == UINT32_MAX ? bytes : 0;
     }

@@ -117,10 +117,11 @@ static double *setting(gw_params *p, const char *name)
 }
 
 /* Unless it is there, or no smaller than the tensor as it is. */
-static void add_level(gw_adapted *l, const gw_params *level, uint64_t elements)
+static void add_level(gw_adapted *l, const gw_params *level, const gw_layer *of)
 {
     size_t bytes = 0;
-    int there = gw_payload_bound(level, (size_t)elements, &bytes) != GW_OK || bytes >= 4 * elements;
+    int there = gw_payload_bound(level, (size_t)of->elements, &bytes) != GW_OK ||
+                bytes >= gw_dtype_size(of->dtype) * of->elements;
     for (uint32_t i = 0; i < l->n; i++) {
         there |= gw_params_equal(&l->levels[i], level);
     }
@@ -129,7 +130,7 @@ static void add_level(gw_adapted *l, const gw_params *level, uint64_t elements)
     }
 }
 
-static void add_levels(gw_adapted *l, const gw_params *family, uint64_t elements)
+static void add_levels(gw_adapted *l, const gw_params *family, const gw_layer *of)
 {
     static const double times[] = {1, 2, 5, 10};
     gw_params p = *family;
@@ -138,22 +139,22 @@ static void add_levels(gw_adapted *l, const gw_params *family, uint64_t elements
     if (bits != NULL && (is_named(&p, "dither") || is_named(&p, "ndither"))) {
         for (int i = 2; i <= 8; i++) {
             *bits = i;
-            add_level(l, &p, elements);
+            add_level(l, &p, of);
         }
     } else if (density != NULL) {
         const double given = *density;
         for (int i = 0; i < 4 && given * times[i] <= 0.5; i++) {
             *density = given * times[i];
-            add_level(l, &p, elements);
+            add_level(l, &p, of);
         }
     } else if (rank != NULL) {
         const double given = *rank;
         for (int i = 1; i <= 4 && given * i <= 256; i *= 2) {
             *rank = given * i;
-            add_level(l, &p, elements);
+            add_level(l, &p, of);
         }
     } else {
-        add_level(l, family, elements);
+        add_level(l, family, of);
     }
 }
 
@@ -175,11 +176,11 @@ static gw_status list_levels(gw_step_auto *u, gw_adapted *l, const gw_layer *of,
             gw_params family = u->families[i];
             status = gw_params_fit_shape(&family, of->dims, of->n_dims);
             if (has_table(&family) != coded) {
-                add_levels(l, &family, of->elements);
+                add_levels(l, &family, of);
             }
         }
         if (has_table(&uniform) != coded) {
-            add_level(l, &uniform, of->elements);
+            add_level(l, &uniform, of);
         }
         l->coded = coded ? l->n - before : 0;
     }

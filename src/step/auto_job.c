@@ -154,12 +154,22 @@ static void add_fusion(gw_step_auto *u, const gw_fusion *f)
     }
 }
 
+/* Of all layers; fp32 where they differ: the planner knows one. */
+static gw_dtype dtype_of(const gw_step *s, uint32_t layers)
+{
+    gw_dtype dtype = layers != 0 ? s->layers[0].dtype : GW_F32;
+    for (uint32_t l = 1; l < layers; l++) {
+        dtype = s->layers[l].dtype == dtype ? dtype : GW_F32;
+    }
+    return dtype;
+}
+
 void gw_auto_job_make(gw_step_auto *u)
 {
     const gw_step *s = u->step;
     const gw_step_adapt *a = u->base;
     double first = (double)INFINITY, last = 0;
-    u->job = (gw_job){.name = "this step", .tensors = u->tensors};
+    u->job = (gw_job){.name = "this step", .tensors = u->tensors, .dtype = dtype_of(s, a->known)};
     for (uint32_t l = 0; l < a->known; l++) {
         u->ready[l] = 0;
         for (uint32_t r = 0; r < s->config.comm->ranks; r++) {

@@ -30,7 +30,7 @@ static uint64_t message_bytes(const gw_step *s, const gw_layer *l)
                               .elements = l->elements,
                               .params = &l->params};
     gw_program first;
-    uint64_t most = 4 * l->elements;
+    uint64_t most = gw_dtype_size(l->sent) * l->elements;
     if (own->kind == GW_ROUTE_ADDITIVE) { /* the same on every rank */
         most = gw_exchange_most_bytes(l->pieces[0]);
     } else if (own->kind == GW_ROUTE_COMPRESSED &&

@@ -242,9 +242,9 @@ gw_status gw_device_prepare(gw_step *s, gw_why *why)
 
 /* ---- gradients in and out ---- */
 
-static int lies_at(const gw_layer *l, const float *values)
+static int lies_at(const gw_layer *l, const void *values)
 {
-    return l->dtype == GW_F32 && l->gradient.data == values;
+    return l->dtype == l->sent && l->gradient.data == values;
 }
 
 /* How many layers from the first on can be cast in one call. */
@@ -263,7 +263,7 @@ static size_t bytes_of(const gw_layer *l)
 }
 
 gw_status gw_device_gather(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
-                           float *values, gw_why *why)
+                           void *values, gw_why *why)
 {
     gw_step_device *d = &s->device;
     const gw_cuda_place at = s->config.place;
@@ -274,13 +274,13 @@ gw_status gw_device_gather(gw_step *s, const gw_step_lane *lane, const uint32_t 
     if (n == 1 && lies_at(&s->layers[layers[0]], values)) {
         return status;
     }
-    float *to = values;
+    uint8_t *to = values;
     for (uint32_t i = 0; i < n; i++) {
         const gw_layer *l = &s->layers[layers[i]];
         d->payloads[i] = (gw_cuda_payload){l->gradient.data, bytes_of(l), NULL};
-        d->sinks[i] = (gw_cuda_sink){&d->payloads[i], 1, {to, (size_t)l->elements, GW_F32},
+        d->sinks[i] = (gw_cuda_sink){&d->payloads[i], 1, {to, (size_t)l->elements, l->sent},
                                      GW_SET,          1, d->results + i};
-        to += l->elements;
+        to += l->elements * gw_dtype_size(l->sent);
     }
     for (uint32_t i = 0, same = 0; i < n && status == GW_OK; i += same) {
         same = of_one_type(s, layers + i, n - i);
@@ -294,22 +294,23 @@ gw_status gw_device_gather(gw_step *s, const gw_step_lane *lane, const uint32_t 
 }
 
 gw_status gw_device_scatter(gw_step *s, const gw_step_lane *lane, const uint32_t *layers,
-                            uint32_t n, float *values, gw_why *why)
+                            uint32_t n, void *values, gw_why *why)
 {
     gw_step_device *d = &s->device;
     const gw_cuda_place at = s->config.place;
     if (n == 1 && lies_at(&s->layers[layers[0]], values)) {
         return GW_OK;
     }
+    uint8_t *from = values;
     gw_status status =
         gw_cuda_clear(at, lane->groups.stream, d->results, n * sizeof *d->results, why);
     for (uint32_t i = 0; i < n; i++) {
         const gw_layer *l = &s->layers[layers[i]];
-        d->sources[i] = (gw_cuda_source){.in = {values, (size_t)l->elements, GW_F32},
+        d->sources[i] = (gw_cuda_source){.in = {from, (size_t)l->elements, l->sent},
                                          .payload = l->gradient.data,
                                          .capacity = bytes_of(l),
                                          .result = d->results + i};
-        values += l->elements;
+        from += l->elements * gw_dtype_size(l->sent);
     }
     for (uint32_t i = 0, same = 0; i < n && status == GW_OK; i += same) {
         same = of_one_type(s, layers + i, n - i);
@@ -336,10 +337,11 @@ gw_status gw_device_scatter(gw_step *s, const gw_step_lane *lane, const uint32_t
     return status;
 }
 
-gw_status gw_device_hand_over(gw_step *s, const gw_step_lane *lane, const gw_layer *l,
-                              float *values, gw_why *why)
+gw_status gw_device_hand_over(gw_step *s, const gw_step_lane *lane, const gw_layer *l, void *values,
+                              gw_why *why)
 {
     const gw_cuda_place at = s->config.place;
+    const size_t width = gw_dtype_size(l->sent);
     float *const here = s->device.staging[0];
     if (gw_feedback_orphans(s->store, l->store_tensor) == 0) {
         return gw_feedback_hand_over(s->store, l->store_tensor, NULL, 0, 0, why);
@@ -347,14 +349,18 @@ gw_status gw_device_hand_over(gw_step *s, const gw_step_lane *lane, const gw_lay
     gw_status status = GW_OK;
     for (uint64_t first = 0; first < l->elements && status == GW_OK; first += STAGING) {
         const uint64_t n = l->elements - first < STAGING ? l->elements - first : STAGING;
-        const size_t bytes = (size_t)n * sizeof *values;
-        status = gw_cuda_copy(at, lane->groups.stream, here, values + first, bytes, why);
+        const size_t bytes = (size_t)n * width;
+        uint8_t *const there = (uint8_t *)values + first * width;
+        status = gw_cuda_copy(at, lane->groups.stream, here, there, bytes, why);
         status = status == GW_OK ? gw_cuda_wait(at, lane->groups.stream, why) : status;
         if (status == GW_OK) {
-            status = gw_feedback_hand_over(s->store, l->store_tensor, here, first, n, why);
+            status = l->sent == GW_F32
+                         ? gw_feedback_hand_over(s->store, l->store_tensor, here, first, n, why)
+                         : gw_feedback_hand_over_half(s->store, l->store_tensor, l->sent, here,
+                                                      first, n, why);
         }
         if (status == GW_OK) {
-            status = gw_cuda_copy(at, lane->groups.stream, values + first, here, bytes, why);
+            status = gw_cuda_copy(at, lane->groups.stream, there, here, bytes, why);
         }
         status = status == GW_OK ? gw_cuda_wait(at, lane->groups.stream, why) : status;
     }

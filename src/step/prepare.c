@@ -76,6 +76,7 @@ static gw_exchange_config exchange_config(const gw_step *s, const gw_layer *l)
         .nodes = s->nodes,
         .rank = s->config.comm->rank,
         .elements = l->elements,
+        .dtype = l->sent,
         .exec = {.isa = s->config.isa, .pool = s->pool},
         .divisor = s->config.sum ? 1 : s->config.comm->ranks,
         .store = s->store,
@@ -83,7 +84,7 @@ static gw_exchange_config exchange_config(const gw_step *s, const gw_layer *l)
         .sharded = s->config.sharded,
         .place = s->config.place,
         .device_comm = s->config.device_comm != NULL,
-        .hashed = gw_step_hashes(s) && l->dtype == GW_F32, /* others when they are converted */
+        .hashed = gw_step_hashes(s) && l->dtype == l->sent, /* others when they are converted */
     };
 }
 
@@ -143,13 +144,14 @@ static uint32_t in_order(const gw_step *s, uint32_t place)
 
 static gw_status close_fusion(gw_step *s, gw_fusion *f, gw_why *why)
 {
-    gw_layer all = {.elements = f->elements};
+    gw_layer all = {.elements = f->elements, .dtype = f->dtype, .sent = f->dtype};
     (void)gw_step_usual(s, NULL, &all.route, NULL);
     gw_exchange_config config = exchange_config(s, &all);
     config.store = NULL;
     config.hashed = 0; /* its layers are, when they are written */
     void *values = NULL;
-    gw_status status = gw_device_allocate(s, (size_t)f->elements * sizeof(float), 0, &values, why);
+    gw_status status =
+        gw_device_allocate(s, (size_t)f->elements * gw_dtype_size(f->dtype), 0, &values, why);
     if (status != GW_OK) {
         return status;
     }
@@ -163,21 +165,51 @@ static gw_status close_fusion(gw_step *s, gw_fusion *f, gw_why *why)
     return status;
 }
 
+/* Fusions that still get layers, one for each dtype: their values are sent as one tensor. Each has a part of s->fused. */
+typedef struct gathering {
+    uint32_t fusion[GW_BF16 + 1]; /* by gw_dtype; UINT32_MAX: none */
+    uint32_t fused[GW_BF16 + 1];  /* where the next layer stands in s->fused */
+} gathering;
+
+static gathering gather_nothing(const gw_step *s)
+{
+    gathering g;
+    for (uint32_t i = 0; i <= GW_BF16; i++) {
+        g.fusion[i] = UINT32_MAX;
+        g.fused[i] = i * s->n_layers;
+    }
+    return g;
+}
+
 /* Small layers wait for one another; a fusion stands where its last layer would. */
-static gw_status add_fused(gw_step *s, uint32_t layer, int last, uint32_t *n_fused, gw_why *why)
+static gw_status add_fused(gw_step *s, uint32_t layer, gathering *g, gw_why *why)
 {
     gw_layer *l = &s->layers[layer];
-    if (s->n_fusions == 0 || s->fusions[s->n_fusions - 1].exchange != NULL) {
-        s->fusions[s->n_fusions++] = (gw_fusion){.first = *n_fused};
+    uint32_t *fusion = &g->fusion[l->dtype];
+    if (*fusion == UINT32_MAX) {
+        *fusion = s->n_fusions++;
+        s->fusions[*fusion] = (gw_fusion){.first = g->fused[l->dtype], .dtype = l->dtype};
     }
-    gw_fusion *f = &s->fusions[s->n_fusions - 1];
+    gw_fusion *f = &s->fusions[*fusion];
     drop_pieces(l);
     l->changed = 1;
-    l->fusion = (uint32_t)(f - s->fusions);
-    s->fused[(*n_fused)++] = layer;
+    l->fusion = *fusion;
+    s->fused[g->fused[l->dtype]++] = layer;
     f->count++;
     f->elements += l->elements;
-    return f->elements >= FUSION || last ? close_fusion(s, f, why) : GW_OK;
+    if (f->elements < FUSION) {
+        return GW_OK;
+    }
+    *fusion = UINT32_MAX;
+    return close_fusion(s, f, why);
+}
+
+/* Behind a layer that is the last small one of its dtype. */
+static gw_status close_last(gw_step *s, gw_dtype dtype, gathering *g, gw_why *why)
+{
+    const uint32_t fusion = g->fusion[dtype];
+    g->fusion[dtype] = UINT32_MAX;
+    return fusion != UINT32_MAX ? close_fusion(s, &s->fusions[fusion], why) : GW_OK;
 }
 
 static void add_pieces(gw_step *s, uint32_t layer)
@@ -194,26 +226,35 @@ static void add_pieces(gw_step *s, uint32_t layer)
     }
 }
 
-static gw_status make_tasks(gw_step *s, gw_why *why)
+/* Every layer's own exchanges, and room for values that are not its gradient's. */
+static gw_status prepare_layers(gw_step *s, uint64_t *pieces, gw_why *why)
 {
-    uint64_t pieces = 0;
-    uint32_t n_fused = 0, last_fused = UINT32_MAX;
     gw_status status = GW_OK;
     for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
         gw_layer *l = &s->layers[i];
         l->fusion = UINT32_MAX;
+        l->sent = fuses(s, l) ? l->dtype : gw_step_sends(l, &l->route);
         if (!fuses(s, l) && (l->changed || l->pieces == NULL)) {
             status = prepare_layer(s, l, why);
         }
-        pieces += l->n_pieces + 1;
-        if (status == GW_OK && l->dtype != GW_F32 && l->widened == NULL) {
+        *pieces += l->n_pieces + 1;
+        if (status == GW_OK && l->dtype != l->sent && l->widened == NULL) {
             void *widened = NULL;
             status = gw_device_allocate(s, (size_t)l->elements * sizeof(float), 0, &widened, why);
             l->widened = widened;
         }
     }
+    return status;
+}
+
+static gw_status make_tasks(gw_step *s, gw_why *why)
+{
+    uint64_t pieces = 0;
+    uint32_t last[GW_BF16 + 1] = {0}; /* by gw_dtype: the last small layer */
+    gathering fusing = gather_nothing(s);
+    gw_status status = prepare_layers(s, &pieces, why);
     s->tasks = calloc((size_t)pieces + 1, sizeof *s->tasks);
-    s->fused = calloc((size_t)s->n_layers + 1, sizeof *s->fused);
+    s->fused = calloc((GW_BF16 + 1) * (size_t)s->n_layers + 1, sizeof *s->fused);
     s->fusions = calloc((size_t)s->n_layers + 1, sizeof *s->fusions);
     s->convoyed = calloc((size_t)s->n_layers + 1, sizeof *s->convoyed);
     s->convoys = calloc((size_t)s->n_layers + 1, sizeof *s->convoys);
@@ -221,14 +262,19 @@ static gw_status make_tasks(gw_step *s, gw_why *why)
                             s->convoyed == NULL || s->convoys == NULL)) {
         status = GW_FAIL(why, GW_ERR_MEMORY, "no memory for %u layers", s->n_layers);
     }
-    for (uint32_t i = 0; i < s->n_layers; i++) {
-        last_fused = fuses(s, &s->layers[in_order(s, i)]) ? in_order(s, i) : last_fused;
+    for (uint32_t place = 0; place < s->n_layers; place++) {
+        const gw_layer *l = &s->layers[in_order(s, place)];
+        last[l->dtype] = fuses(s, l) ? place : last[l->dtype];
     }
     for (uint32_t place = 0; place < s->n_layers && status == GW_OK; place++) {
         const uint32_t i = in_order(s, place);
+        const gw_layer *l = &s->layers[i];
         int joined = 0;
-        if (fuses(s, &s->layers[i])) {
-            status = add_fused(s, i, i == last_fused, &n_fused, why);
+        if (fuses(s, l)) {
+            status = add_fused(s, i, &fusing, why);
+            if (status == GW_OK && place == last[l->dtype]) {
+                status = close_last(s, l->dtype, &fusing, why);
+            }
             continue;
         }
         status = gw_convoy_add(s, i, &joined, why);

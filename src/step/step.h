@@ -15,7 +15,8 @@
 typedef struct gw_fusion {
     uint32_t first, count;
     uint64_t elements;
-    float *values;
+    gw_dtype dtype; /* of the values */
+    void *values;
     gw_exchange *exchange;
 } gw_fusion;
 
@@ -47,7 +48,8 @@ typedef struct gw_layer {
     uint32_t ready_with; /* layers of the same number become ready together; 0: by itself */
     int changed;         /* the plan, since the last agree */
     /* prepared by agree */
-    float *widened; /* fp32 of an fp16 or bf16 gradient, where that lies */
+    gw_dtype sent;  /* of the numbers that its exchange gets: its own dtype, or fp32 for a codec */
+    float *widened; /* these, where they are not the gradient's */
     void *event;    /* on a device: the gradient is ready */
     gw_exchange **pieces;
     uint32_t n_pieces;
@@ -197,9 +199,9 @@ static inline int gw_step_hashes(const gw_step *s)
 void gw_step_verify_open(gw_step *s);
 gw_status gw_step_verify_prepare(gw_step *s, gw_why *why);
 void gw_step_verify_close(gw_step *s);
-/* The layer's mean as it is written to its gradient: fp32 numbers become its dtype. Returns the largest |bits|, as
- * gw_convert.narrow does, or 0 for fp32. */
-uint32_t gw_step_write_mean(gw_step *s, uint32_t layer, const float *values);
+/* The layer's mean as it is written to its gradient: numbers of `sent` become its dtype. Returns the largest |bits|, as
+ * gw_convert.narrow does, or 0 where both are the same. */
+uint32_t gw_step_write_mean(gw_step *s, uint32_t layer, const void *values);
 uint64_t gw_step_hash_key(const gw_step *s, uint32_t layer);
 /* All layers of a step have arrived; then, without the lock, what is due after it. */
 void gw_step_verify_count(gw_step *s);
@@ -230,6 +232,13 @@ void gw_step_listen(gw_step *s, int on);
 /* The thread's function, and what wait does without one. */
 void *gw_step_thread(void *step);
 void gw_step_run_all(gw_step *s);
+/* What numbers of a layer are sent as, along a route: uncompressed as they are. */
+static inline gw_dtype gw_step_sends(const gw_layer *l, const gw_route *route)
+{
+    return gw_route_encodes(route) == 0 ? l->dtype : GW_F32;
+}
+/* What a rank sends of the layer along the flat uncompressed route, as gw_layer_stats.dense_bytes_sent counts it. */
+uint64_t gw_step_dense_bytes(const gw_step *s, const gw_layer *l);
 /* Everything has arrived: residuals and codec state count from now on, or stay where a mean is not finite,
  * which every rank sees alike. */
 gw_status gw_step_settle(gw_step *s, gw_why *why);
@@ -254,15 +263,15 @@ void gw_device_settle(gw_step *s); /* waits for all work of the lanes */
 /* Memory for values, where gradients lie; or, `pinned`, for what the host works on. gw_pages_allocate without a device. */
 gw_status gw_device_allocate(const gw_step *s, size_t bytes, int pinned, void **out, gw_why *why);
 void gw_device_free(const gw_step *s, void *memory, int pinned);
-/* The lane goes on behind the layers' gradients, which become fp32 one behind the other at `values`, unless they lie
- * there. */
+/* The lane goes on behind the layers' gradients, which are put one behind the other at `values`, as they are sent, unless they
+ * lie there. */
 gw_status gw_device_gather(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
-                           float *values, gw_why *why);
+                           void *values, gw_why *why);
 /* Back again, done on return; a layer with a number too large for its type is bad. */
 gw_status gw_device_scatter(gw_step *s, const gw_step_lane *lane, const uint32_t *layers,
-                            uint32_t n, float *values, gw_why *why);
-gw_status gw_device_hand_over(gw_step *s, const gw_step_lane *lane, const gw_layer *l,
-                              float *values, gw_why *why);
+                            uint32_t n, void *values, gw_why *why);
+gw_status gw_device_hand_over(gw_step *s, const gw_step_lane *lane, const gw_layer *l, void *values,
+                              gw_why *why);
 /* A gradient as fp32 on the host, done on return; by whoever posts. */
 gw_status gw_device_read(gw_step *s, const gw_layer *l, const gw_tensor *gradient, float *to,
                          gw_why *why);

@@ -11,9 +11,15 @@
 
 /* ---- gradients in and out ---- */
 
-static float *values_of(const gw_layer *l)
+/* What its exchange works on. */
+static void *values_of(const gw_layer *l)
 {
-    return l->dtype == GW_F32 ? l->gradient.data : l->widened;
+    return l->dtype == l->sent ? l->gradient.data : l->widened;
+}
+
+static void *behind(void *values, gw_dtype dtype, uint64_t elements)
+{
+    return (uint8_t *)values + elements * gw_dtype_size(dtype);
 }
 
 /* Coding this gradient once, and how far it moved. */
@@ -52,16 +58,20 @@ static const float *for_trial(gw_step *s, const gw_step_lane *lane, const gw_lay
     return copied ? s->trial.input : gw_step_on_device(s) ? NULL : values;
 }
 
-static gw_status hand_over(gw_step *s, const gw_step_lane *lane, const gw_layer *l, float *values,
+static gw_status hand_over(gw_step *s, const gw_step_lane *lane, const gw_layer *l, void *values,
                            gw_why *why)
 {
+    if (!gw_step_on_device(s) && l->sent != GW_F32) {
+        return gw_feedback_hand_over_half(s->store, l->store_tensor, l->sent, values, 0,
+                                          l->elements, why);
+    }
     return gw_step_on_device(s)
                ? gw_device_hand_over(s, lane, l, values, why)
                : gw_feedback_hand_over(s->store, l->store_tensor, values, 0, l->elements, why);
 }
 
-/* Before the first piece of a layer, whose fp32 numbers are at `values`: with what vanished encode points held. */
-static gw_status open_layer(gw_step *s, const gw_step_lane *lane, uint32_t layer, float *values,
+/* Before the first piece of a layer, whose numbers are at `values`: with what vanished encode points held. */
+static gw_status open_layer(gw_step *s, const gw_step_lane *lane, uint32_t layer, void *values,
                             gw_why *why)
 {
     gw_layer *l = &s->layers[layer];
@@ -83,21 +93,21 @@ static gw_status open_layer(gw_step *s, const gw_step_lane *lane, uint32_t layer
     return status;
 }
 
-/* Gradients of layers that begin, as fp32, one behind the other. */
+/* Gradients of layers that begin, as they are sent, one behind the other. */
 static gw_status gather(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
-                        float *values, gw_why *why)
+                        void *values, gw_why *why)
 {
     if (gw_step_on_device(s)) {
         return gw_device_gather(s, lane, layers, n, values, why);
     }
     for (uint32_t i = 0; i < n; i++) {
         const gw_layer *l = &s->layers[layers[i]];
-        if (l->dtype != GW_F32) {
+        if (l->dtype != l->sent) {
             s->convert->widen(l->dtype, l->gradient.data, values, (size_t)l->elements);
         } else if (values != l->gradient.data) {
-            memcpy(values, l->gradient.data, (size_t)l->elements * sizeof *values);
+            memcpy(values, l->gradient.data, (size_t)l->elements * gw_dtype_size(l->dtype));
         }
-        values += l->elements;
+        values = behind(values, l->sent, l->elements);
     }
     return GW_OK;
 }
@@ -117,7 +127,7 @@ static void add_stats(gw_layer_stats *to, const gw_exchange_stats *from)
 
 /* Back into the callers' gradients; a layer with a number too large for its type is bad. */
 static gw_status scatter(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
-                         float *values, gw_why *why)
+                         void *values, gw_why *why)
 {
     if (gw_step_on_device(s)) {
         return gw_device_scatter(s, lane, layers, n, values, why);
@@ -126,22 +136,27 @@ static gw_status scatter(gw_step *s, const gw_step_lane *lane, const uint32_t *l
         gw_layer *l = &s->layers[layers[i]];
         if (values != l->gradient.data) {
             const uint32_t largest = gw_step_write_mean(s, layers[i], values);
-            l->bad |= largest >= (l->dtype == GW_F16 ? 0x477FF000u : 0x7F7F8000u);
+            l->bad |= largest >= gw_overflow_bits(l->dtype);
         }
-        values += l->elements;
+        values = behind(values, l->sent, l->elements);
     }
     return GW_OK;
+}
+
+uint64_t gw_step_dense_bytes(const gw_step *s, const gw_layer *l)
+{
+    const uint32_t ranks = s->config.comm->ranks;
+    return 2 * gw_dtype_size(l->dtype) * l->elements * (ranks - 1) / ranks;
 }
 
 /* After the last piece. */
 static void close_layer(gw_step *s, uint32_t layer)
 {
     gw_layer *l = &s->layers[layer];
-    const uint32_t ranks = s->config.comm->ranks;
     for (uint32_t i = 0; i < l->n_pieces; i++) {
         add_stats(&l->measured, gw_exchange_stats_of(l->pieces[i]));
     }
-    l->measured.dense_bytes_sent = 8 * l->elements * (ranks - 1) / ranks;
+    l->measured.dense_bytes_sent = gw_step_dense_bytes(s, l);
     const double now = gw_step_now();
     l->measured.arrived = now - s->first_post;
     (void)pthread_mutex_lock(&s->lock);
@@ -196,10 +211,10 @@ int gw_task_ready(gw_step *s, const gw_task *t)
     return all;
 }
 
-/* A layer's gradient as fp32, with what vanished encode points held. */
+/* A layer's gradient as it is sent, with what vanished encode points held. */
 static gw_status take_in(gw_step *s, const gw_step_lane *lane, uint32_t layer, gw_why *why)
 {
-    float *values = values_of(&s->layers[layer]);
+    void *values = values_of(&s->layers[layer]);
     const gw_status status = gather(s, lane, &layer, 1, values, why);
     return status == GW_OK ? open_layer(s, lane, layer, values, why) : status;
 }
@@ -212,12 +227,12 @@ static gw_stream stream_of(const gw_step *s, uint64_t tensor)
 static gw_status begin_fusion(gw_step *s, const gw_step_lane *lane, uint32_t fusion, gw_why *why)
 {
     const gw_fusion *f = &s->fusions[fusion];
-    uint64_t at = 0;
+    void *values = f->values;
     gw_status status = gather(s, lane, s->fused + f->first, f->count, f->values, why);
     for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
         const uint32_t layer = s->fused[f->first + i];
-        status = open_layer(s, lane, layer, f->values + at, why);
-        at += s->layers[layer].elements;
+        status = open_layer(s, lane, layer, values, why);
+        values = behind(values, f->dtype, s->layers[layer].elements);
     }
     /* it draws no random numbers: its tensor number only tells its messages from others */
     const gw_stream stream = stream_of(s, ~(uint64_t)fusion);
@@ -236,8 +251,9 @@ static gw_status begin_piece(gw_step *s, const gw_step_lane *lane, const gw_task
         status = gw_cuda_follow(s->config.place, lane->groups.stream, l->event, why);
     }
     const gw_stream stream = stream_of(s, t->layer);
-    return status == GW_OK ? gw_exchange_begin(t->exchange, &lane->groups, values_of(l) + t->first,
-                                               &stream, lane->workspace, why)
+    return status == GW_OK ? gw_exchange_begin(t->exchange, &lane->groups,
+                                               behind(values_of(l), l->sent, t->first), &stream,
+                                               lane->workspace, why)
                            : status;
 }
 
@@ -279,13 +295,14 @@ gw_status gw_task_begin(gw_step *s, gw_step_lane *lane, gw_why *why)
 
 static gw_status end_fusion(gw_step *s, const gw_step_lane *lane, const gw_fusion *f, gw_why *why)
 {
-    const float *numbers = gw_step_on_device(s) ? gw_exchange_values_here(f->exchange) : f->values;
+    const uint8_t *numbers =
+        gw_step_on_device(s) ? gw_exchange_values_here(f->exchange) : f->values;
     gw_status status = gw_exchange_commit(f->exchange, why); /* it has no residuals */
     for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
         gw_layer *l = &s->layers[s->fused[f->first + i]];
         if (!gw_step_on_device(s) || numbers != NULL) { /* else scatter looks */
-            l->bad = gw_any_non_finite(numbers, (size_t)l->elements);
-            numbers += l->elements;
+            l->bad = gw_any_non_finite_of(f->dtype, numbers, (size_t)l->elements);
+            numbers += l->elements * gw_dtype_size(f->dtype);
         }
         if (i == 0) { /* bytes and times of the whole stand at its first layer */
             add_stats(&l->measured, gw_exchange_stats_of(f->exchange));

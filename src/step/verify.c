@@ -96,20 +96,21 @@ uint64_t gw_step_hash_key(const gw_step *s, uint32_t layer)
     return gw_hash(words, sizeof words, 0);
 }
 
-uint32_t gw_step_write_mean(gw_step *s, uint32_t layer, const float *values)
+uint32_t gw_step_write_mean(gw_step *s, uint32_t layer, const void *values)
 {
     gw_layer *l = &s->layers[layer];
     const size_t width = gw_dtype_size(l->dtype), n = (size_t)l->elements;
     const uint64_t key = gw_step_hash_key(s, layer);
+    const float *wide = values;
     uint8_t *to = l->gradient.data;
     uint32_t largest = 0;
     for (size_t at = 0; at < n; at += BLOCK) {
         const size_t some = n - at < BLOCK ? n - at : BLOCK;
-        if (l->dtype != GW_F32) {
-            const uint32_t seen = s->convert->narrow(l->dtype, values + at, to + at * width, some);
+        if (l->dtype != l->sent) {
+            const uint32_t seen = s->convert->narrow(l->dtype, wide + at, to + at * width, some);
             largest = seen > largest ? seen : largest;
         } else {
-            memcpy(to + at * width, values + at, some * width);
+            memcpy(to + at * width, (const uint8_t *)values + at * width, some * width);
         }
         if (gw_step_hashes(s)) {
             l->hash += gw_hash_at(key, at, gw_hash(to + at * width, some * width, 0));

@@ -9,6 +9,18 @@
 static const seals_class classes[] = {
     {.what = "dense sums", .route = "dense", .elements = 20000, .layers = 1},
     {.what = "dense sums", .route = "hier-dense", .elements = 20000, .layers = 1},
+    {.what = "sums of 16 bits", .route = "dense", .elements = 20000, .layers = 1, .dtype = GW_BF16},
+    {.what = "sums of 16 bits",
+     .route = "hier-dense",
+     .elements = 20000,
+     .layers = 1,
+     .dtype = GW_F16},
+    {.what = "fused layers of 16 bits",
+     .route = "dense",
+     .elements = 300,
+     .layers = 3,
+     .fused = 1,
+     .dtype = GW_BF16},
     {.what = "fused small layers", .route = "dense", .elements = 300, .layers = 3, .fused = 1},
     {.what = "convoys",
      .spec = "topk:density=0.05",
@@ -154,6 +166,10 @@ static const seals_class classes[] = {
      .layers = 2,
      .chooses = "auto:period=40/dither:bits=4"},
 };
+static gw_dtype dtype_of(const seals_class *c)
+{
+    return c->dtype != 0 ? c->dtype : GW_F32;
+}
 static int steps_of(const seals_class *c)
 {
     return c->steps != 0 ? c->steps : SEALS_USUAL;
@@ -184,7 +200,7 @@ static gw_status add_layers(gw_step *step, const seals_class *c, gw_why *why)
     for (uint32_t i = 0; i < c->layers && status == GW_OK; i++) {
         const char name[] = {'w', (char)('0' + i), 0};
         uint32_t layer = 0;
-        status = gw_step_add(step, name, dims, 2, GW_F32, &layer, why);
+        status = gw_step_add(step, name, dims, 2, dtype_of(c), &layer, why);
         if (status == GW_OK) {
             status = gw_step_plan(step, layer, c->spec != NULL ? &params : NULL, &route, why);
         }
@@ -203,13 +219,14 @@ static gw_status choose(gw_step *step, const seals_class *c, gw_why *why)
 }
 
 static gw_status one_step(gw_step *step, const seals_class *c, uint32_t rank, uint64_t number,
-                          float *gradient, gw_why *why)
+                          uint8_t *gradient, gw_why *why)
 {
+    const size_t bytes = (size_t)c->elements * gw_dtype_size(dtype_of(c));
     gw_status status = GW_OK;
     gen g = {1000 * number + rank};
-    gen_fill(&g, GEN_NORMAL, GW_F32, gradient, c->layers * c->elements);
+    gen_fill(&g, GEN_NORMAL, dtype_of(c), gradient, c->layers * c->elements);
     for (uint32_t i = 0; i < c->layers && status == GW_OK; i++) {
-        const gw_tensor t = {gradient + i * c->elements, (size_t)c->elements, GW_F32};
+        const gw_tensor t = {gradient + i * bytes, (size_t)c->elements, dtype_of(c)};
         status = gw_step_post(step, i, &t, why);
     }
     return status == GW_OK ? gw_step_wait(step, NULL, why) : status;
@@ -245,8 +262,8 @@ static uint64_t saved(gw_step *step)
 static void run_steps(const seals_class *c, gw_step *step, const gw_comm *comm, uint32_t rank,
                       seals_result *out, gw_why *why)
 {
-    const size_t bytes = c->layers * c->elements * sizeof(float);
-    float *gradient = malloc(bytes);
+    const size_t bytes = c->layers * c->elements * gw_dtype_size(dtype_of(c));
+    uint8_t *gradient = malloc(bytes);
     RANK_TRUE(gradient != NULL, "no memory");
     for (uint64_t k = 0; k < (uint64_t)steps_of(c); k++) {
         out->all = faulty_operations(comm); /* before the last step */

@@ -22,6 +22,7 @@ typedef struct seals_class {
     int sharded; /* half a route */
     const char *chooses; /* "adapt:…", "auto:…": levels are chosen, and all messages since count */
     int steps;           /* 0: SEALS_USUAL */
+    gw_dtype dtype;      /* 0: fp32 */
 } seals_class;
 
 typedef struct seals_job {

@@ -2,7 +2,7 @@
 #include "feedback/expect.h"
 #include "support/gen.h"
 
-#include "base/numeric.h"
+#include "base/convert.h"
 
 #include <math.h>
 
@@ -477,6 +477,131 @@ static void orphans_are_added_oldest_first(void **state)
     }
 }
 
+/* ---- hand-over to 16 bits ---- */
+
+/* Multiples of 2^-10 below 2^12: more bits than a number of 16 bits has, and every sum is exact. */
+static void random_orphan(gw_feedback *store, uint32_t tensor, gen *g, uint64_t first,
+                          uint64_t count, double *came)
+{
+    float values[N];
+    for (uint64_t i = 0; i < count; i++) {
+        values[i] = (float)((int)gen_below(g, 1 << 21) - (1 << 20)) * 0x1p-10f;
+        came[first + i] += (double)values[i];
+    }
+    const uint64_t slot = slot_of(store, tensor, 3, first, count);
+    set(store, GW_FEEDBACK_BESIDE, slot, values, count);
+    OK(gw_feedback_retire(store, slot, NULL));
+}
+
+static void held_by_orphans(gw_feedback *store, uint32_t tensor, float held[N])
+{
+    memset(held, 0, N * sizeof *held);
+    OK(gw_feedback_hand_over(store, tensor, held, 0, N, NULL));
+    OK(gw_feedback_hand_over_rollback(store, tensor, NULL));
+}
+
+/* A step of one or several pieces, or of a part of the tensor. A tenth does not count. */
+static void half_step(gw_feedback *store, uint32_t tensor, gw_dtype dtype, gen *g, double *came,
+                      double *sent)
+{
+    uint16_t gradient[N];
+    float before[N], after[N], wide[N], values[N];
+    const uint64_t first = gen_below(g, 2) != 0 ? 0 : gen_below(g, N);
+    const uint64_t end = first + gen_below(g, (uint32_t)(N - first) + 1);
+    const uint64_t middle = first + gen_below(g, (uint32_t)(end - first) + 1);
+    for (uint32_t i = 0; i < N; i++) {
+        values[i] = (float)((int)gen_below(g, 129) - 64) * 0x1p-2f;
+    }
+    (void)gw_convert_scalar.narrow(dtype, values, gradient, N);
+    held_by_orphans(store, tensor, before);
+    OK(gw_feedback_hand_over_half(store, tensor, dtype, gradient + first, first, middle - first,
+                                  NULL));
+    OK(gw_feedback_hand_over_half(store, tensor, dtype, gradient + middle, middle, end - middle,
+                                  NULL));
+    if (gen_below(g, 10) == 0) {
+        OK(gw_feedback_hand_over_rollback(store, tensor, NULL));
+        held_by_orphans(store, tensor, after);
+        assert_memory_equal(after, before, sizeof after);
+        return;
+    }
+    OK(gw_feedback_hand_over_commit(store, tensor, NULL));
+    gw_convert_scalar.widen(dtype, gradient, wide, N);
+    for (uint64_t i = first; i < end; i++) {
+        came[i] += (double)values[i];
+        sent[i] += (double)wide[i];
+    }
+}
+
+/* Nothing is lost to rounding or to a number that 16 bits do not have, and in the end nothing is left. */
+static void rounding_stays_behind(void **state)
+{
+    static const gw_dtype dtypes[] = {GW_F16, GW_BF16};
+    (void)state;
+    for (int d = 0; d < 2; d++) {
+        gw_feedback *store = new_store(GW_FEEDBACK_BESIDE);
+        const uint32_t tensor = tensor_of(store, "w", N);
+        double came[N] = {0}, sent[N] = {0};
+        float held[N];
+        gen g = {7};
+        for (uint32_t step = 0; step < 400; step++) {
+            if (step % 50 == 0) {
+                const uint64_t first = gen_below(&g, N);
+                random_orphan(store, tensor, &g, first, N - first, came);
+            }
+            half_step(store, tensor, dtypes[d], &g, came, sent);
+            held_by_orphans(store, tensor, held);
+            for (uint32_t i = 0; i < N; i++) {
+                CHECK(came[i] == sent[i] + (double)held[i],
+                      "step %u, element %u of %s: %.17g came, %.17g was sent, %.17g is held", step,
+                      i, gw_dtype_name(dtypes[d]), came[i], sent[i], (double)held[i]);
+            }
+        }
+        assert_true(gw_feedback_orphans(store, tensor) >= 1);
+        for (uint32_t step = 0; step < 4;
+             step++) { /* of zeros: three numbers of 8 bits are enough */
+            uint16_t zeros[N] = {0};
+            OK(gw_feedback_hand_over_half(store, tensor, dtypes[d], zeros, 0, N, NULL));
+            OK(gw_feedback_hand_over_commit(store, tensor, NULL));
+        }
+        assert_int_equal(gw_feedback_orphans(store, tensor), 0);
+        gw_feedback_destroy(store);
+    }
+}
+
+/* What was handed over to 16 bits may go on in fp32, and the other way round; but not within one hand-over. */
+static void rounding_and_fp32(void **state)
+{
+    (void)state;
+    gw_feedback *store = new_store(GW_FEEDBACK_BESIDE);
+    const uint32_t tensor = tensor_of(store, "w", 2);
+    const uint64_t slot = slot_of(store, tensor, 0, 0, 2);
+    const float values[2] = {100000, 1 + 0x1p-20f};
+    uint16_t half[2] = {0};
+    float g[2] = {0};
+    set(store, GW_FEEDBACK_BESIDE, slot, values, 2);
+    OK(gw_feedback_retire(store, slot, NULL));
+    OK(gw_feedback_hand_over_half(store, tensor, GW_F16, half, 0, 1, NULL));
+    REFUSED(GW_ERR_STATE, "another width", gw_feedback_hand_over(store, tensor, g, 1, 1, &why));
+    OK(gw_feedback_hand_over_half(store, tensor, GW_F16, half + 1, 1, 1, NULL));
+    assert_true(half[0] == 0x7BFF && half[1] == 0x3C00); /* fp16's largest, and 1 */
+    OK(gw_feedback_hand_over_commit(store, tensor, NULL));
+    OK(gw_feedback_hand_over(store, tensor, g, 0, 1, NULL));
+    REFUSED(GW_ERR_STATE, "another width",
+            gw_feedback_hand_over_half(store, tensor, GW_F16, half, 1, 1, &why));
+    OK(gw_feedback_hand_over_commit(store, tensor, NULL));
+    OK(gw_feedback_hand_over(store, tensor, g + 1, 1, 1, NULL));
+    OK(gw_feedback_hand_over_commit(store, tensor, NULL));
+    assert_true(g[0] == 100000 - 65504 && g[1] == 0x1p-20f);
+    assert_int_equal(gw_feedback_orphans(store, tensor), 0);
+    half[0] = 0x7C00; /* what is not finite stays visible */
+    OK(gw_feedback_hand_over_half(store, tensor, GW_F16, half, 0, 2, NULL));
+    assert_int_equal(half[0], 0x7C00);
+    OK(gw_feedback_hand_over_rollback(store, tensor, NULL));
+    REFUSED(GW_ERR_ARG, "16 bits, not to f32",
+            gw_feedback_hand_over_half(store, tensor, GW_F32, half, 0, 2, &why));
+    gw_feedback_destroy(store);
+}
+
 /* ---- tensors and slots ---- */
 
 static void arguments_are_checked(void **state)
@@ -586,6 +711,8 @@ int main(void)
         cmocka_unit_test(what_is_owed_here_is_done_before_anyone_looks),
         cmocka_unit_test(orphans_are_handed_over_piece_by_piece),
         cmocka_unit_test(orphans_are_added_oldest_first),
+        cmocka_unit_test(rounding_stays_behind),
+        cmocka_unit_test(rounding_and_fp32),
         cmocka_unit_test(arguments_are_checked),
         cmocka_unit_test(no_memory_is_an_error_with_a_name),
         cmocka_unit_test(names_are_found_in_any_order),

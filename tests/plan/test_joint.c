@@ -159,7 +159,7 @@ static double enumerate(const small *x, double budget)
     gw_ticks compute[TENSORS], before = 0, best = GW_NEVER;
     uint32_t at[TENSORS] = {0};
     const uint32_t n = (uint32_t)x->job.n;
-    assert_int_equal(gw_pricer_create(&p, &x->cluster, NULL), GW_OK);
+    assert_int_equal(gw_pricer_create(&p, &x->cluster, 0, NULL), GW_OK);
     price_everything(x, &p, &e);
     for (uint32_t i = 0; i < n; i++) {
         compute[i] = gw_ticks_of(x->tensor[i].ready) - before;

@@ -155,9 +155,9 @@ def test_several_models_and_groups():
 class Scaled(torch.nn.Module):
     """One whose gradient is what it is given, in a type that torch may not multiply matrices of."""
 
-    def __init__(self, dtype):
+    def __init__(self, dtype, rows=32):
         super().__init__()
-        self.weight = torch.nn.Parameter(torch.zeros(32, 64, dtype=dtype))
+        self.weight = torch.nn.Parameter(torch.zeros(rows, 64, dtype=dtype))
 
     def forward(self, x):
         return self.weight * x
@@ -182,6 +182,42 @@ def halves(rank, n):
 
 def test_half_precision():
     ranks.run(2, halves)
+
+
+def ddp_of_half(model):
+    """The gloo of torch 1 cannot broadcast bfloat16, as DDP does first. These parameters are zeros on all ranks."""
+    if torch.__version__[0] != "1":
+        return models.ddp(model)
+    inside = torch.nn.parallel.distributed
+    synchronise, inside._sync_module_states = inside._sync_module_states, lambda *_, **__: None
+    try:
+        return models.ddp(model)
+    finally:
+        inside._sync_module_states = synchronise
+
+
+def bytes_of_halves(rank, n):
+    """Uncompressed, a model of 16 bits sends what DDP would: not its numbers as fp32."""
+    for dtype in (torch.float16, torch.bfloat16):
+        for below in (0, 10**9):  # by itself, and with other small layers
+            everyone = [torch.randn(512, 64, generator=torch.Generator().manual_seed(70 + r)).to(dtype) for r in range(n)]
+            wanted = (sum(e.float() for e in everyone) / n).to(dtype)
+            model = Scaled(dtype, 512)
+            ddp = ddp_of_half(model)
+            gradwire.attach(ddp, "dense", dense_below=below, quiet=True)
+            for step in range(3):
+                model.weight.grad = None
+                ddp(everyone[rank]).sum().backward()
+                assert torch.equal(model.weight.grad, wanted), (dtype, step)
+            stats = gradwire.stats()
+            least = stats["steps"] * 2 * (n - 1) * 2 * model.weight.numel() // n
+            assert stats["steps"] == 3 and least <= stats["bytes_sent"] <= 1.01 * least, (dtype, least, stats)
+            assert stats["dense_bytes"] == least and 0.99 <= stats["ratio"] <= 1, (dtype, least, stats)
+            gradwire.detach(ddp)
+
+
+def test_bytes_of_half_precision():
+    ranks.run(2, bytes_of_halves)
 
 
 def channels_last(rank, n):

@@ -222,14 +222,39 @@ def precision(rank, n):
         model = make(policy=policy)
         gradwire.attach(model, spec, dense_below=0, quiet=True)
         check_mean(model, rank, wanted, most, f"bfloat16, {spec}")
+        check_bytes(model, n, 2, spec)
         before = local(model)
         steps(model, rank, 2)
         assert torch.isfinite(local(model)).all() and not torch.equal(before, local(model))
         gradwire.detach(model)
 
 
+def check_bytes(model, n, width, spec):
+    """Half a dense route sends every rank's part of a row, as wide as FSDP reduces it."""
+    stats = gradwire.stats(layers=True)
+    least = stats["steps"] * (n - 1) * width * sum(layer["elements"] for layer in stats["layers"]) // n
+    assert stats["dense_bytes"] == least, (least, stats)
+    seals = stats["steps"] * len(stats["layers"]) * (n - 1) * 16
+    assert spec != "dense" or stats["bytes_sent"] == least + seals, (least, stats)
+
+
+def reduced_in(rank, n):
+    """Computed in one type and reduced in another: the second is what is sent."""
+    for parameter, reduced, width in ((torch.bfloat16, torch.float32, 4), (None, torch.bfloat16, 2), (torch.bfloat16, None, 4), (None, None, 4)):
+        policy = MixedPrecisionPolicy(param_dtype=parameter, reduce_dtype=reduced)
+        wanted = plain_gradients(rank, policy=policy)
+        model = make(policy=policy)
+        gradwire.attach(model, "dense", dense_below=0, quiet=True)
+        check_mean(model, rank, wanted, 1e-4, f"{parameter}, reduced in {reduced}")
+        check_bytes(model, n, width, "dense")
+        gradwire.detach(model)
+    model = make(policy=MixedPrecisionPolicy(param_dtype=torch.float64))
+    ranks.raises(gradwire.GradwireError, lambda: gradwire.attach(model, "dense"), "torch.float64", "float16 and bfloat16")
+
+
 def test_mixed_precision():
     ranks.run(2, precision)
+    ranks.run(4, reduced_in)
 
 
 def attached_again(rank, n):

@@ -128,8 +128,8 @@ static void no_default_sends_more_than_a_ring(void **state)
             const double x = card(specs[i], nodes[c], NULL);
             const double limit = specs[i] != NULL ? ring(nodes[c]) / 2 : ring(nodes[c]);
             printf(" %8.3f", x);
-            CHECK(x <= limit * (1 + 1e-9), "%s on %s: %g, a ring %g", specs[i] != NULL ? specs[i] : "dense",
-                  clusters[c].name, x, limit);
+            CHECK(x <= limit * (1 + 1e-9), "%s on %s: %g, a ring %g",
+                  specs[i] != NULL ? specs[i] : "dense", clusters[c].name, x, limit);
         }
     }
     printf("\n");

@@ -154,7 +154,7 @@ static void a_regular_map_changes_nothing(void **state)
     const gw_params params = params_of("natural:bits=8");
     for (size_t i = 0; i < N_ROUTES; i++) {
         for (uint32_t rank = 0; rank < 6; rank++) {
-            gw_route_job job = {6, 2, rank, 0, 100003, &params, 0, NULL};
+            gw_route_job job = {6, 2, rank, 0, 100003, &params, 0, 0, NULL};
             gw_program by_number, by_map;
             if (gw_route_compile(&routes[i], &job, &by_number, NULL) != GW_OK) {
                 continue;
@@ -256,6 +256,34 @@ static gw_program compiled(const char *name, const gw_route_job *job)
     return program;
 }
 
+/* Numbers of 16 bits are half of fp32's bytes on uncompressed routes; others do not look at the width. */
+static void bytes_of_width(void **state)
+{
+    (void)state;
+    const gw_params params = params_of("cast:to=f32");
+    for (size_t i = 0; i < N_ROUTES; i++) {
+        const int plain = gw_route_kind_of(&routes[i]) == GW_ROUTE_UNCOMPRESSED;
+        for (uint32_t rank = 0; rank < 6; rank++) {
+            gw_route_job job = {.ranks = 6,
+                                .ranks_per_node = 3,
+                                .rank = rank,
+                                .elements = 100003,
+                                .params = &params,
+                                .width = 4};
+            gw_program four, two;
+            assert_int_equal(gw_route_compile(&routes[i], &job, &four, NULL), GW_OK);
+            job.width = 2;
+            assert_int_equal(gw_route_compile(&routes[i], &job, &two, NULL), GW_OK);
+            for (int link = 0; link < GW_LINKS; link++) {
+                assert_int_equal(four.sent[link], (plain ? 2 : 1) * two.sent[link]);
+                assert_int_equal(four.received[link], (plain ? 2 : 1) * two.received[link]);
+            }
+            assert_int_equal(four.move[0].before.bytes, (plain ? 2 : 1) * two.move[0].before.bytes);
+            assert_true(two.sent[0] + two.sent[1] != 0 || rank != 0);
+        }
+    }
+}
+
 /* What docs/routes.md says of the everyday names, with E divisible by everything. */
 static void bytes_of_names(void **state)
 {
@@ -281,7 +309,7 @@ static void bytes_of_names(void **state)
         {"encode@cpu,flat:alltoall,flat:allgather,decode@cpu", (P - 1) * b / P + (P - 1) * b, 1},
     };
     for (uint32_t rank = 0; rank < P; rank++) {
-        const gw_route_job job = {P, K, rank, 0, elements, &params, 0, NULL};
+        const gw_route_job job = {P, K, rank, 0, elements, &params, 0, 0, NULL};
         for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
             const gw_program p = compiled(cases[i].name, &job);
             CHECK(p.sent[0] + p.sent[1] == cases[i].sent, "%s: rank %u sends %llu + %llu, not %llu",
@@ -303,7 +331,7 @@ static void bytes_of_names(void **state)
 static void points_of(const char *text, const uint32_t *points, uint32_t n)
 {
     const gw_params params = params_of("cast:to=f32");
-    const gw_route_job job = {4, 2, 3, 0, 100, &params, 0, NULL};
+    const gw_route_job job = {4, 2, 3, 0, 100, &params, 0, 0, NULL};
     const gw_program p = compiled(text, &job);
     uint32_t found = 0;
     for (uint32_t i = 0; i < p.n_moves; i++) {
@@ -335,7 +363,7 @@ static void streams(void **state)
     (void)state;
     const gw_params topk = params_of("topk:values=natural"), natural = params_of("natural");
     const gw_stream base = {.seed = 5, .step = 6, .tensor = 7, .point = 99, .rank = 99, .first = 9};
-    gw_route_job job = {4, 2, 3, 0, 40960, &topk, 0, NULL};
+    gw_route_job job = {4, 2, 3, 0, 40960, &topk, 0, 0, NULL};
     gw_program p = compiled("sra", &job);
     gw_stream s = gw_program_stream(&p, &p.move[0], 2, base);
     assert_true(s.seed == 5 && s.step == 6 && s.tensor == 7);
@@ -387,42 +415,52 @@ static void jobs_refused(void **state)
         gw_route_job job;
         gw_status status;
     } cases[] = {
-        {"dense", "rank 0 of 0", {0, 1, 0, 0, 5, NULL, 0, NULL}, GW_ERR_RANGE},
-        {"dense", "rank 4 of 4", {4, 1, 4, 0, 5, NULL, 0, NULL}, GW_ERR_RANGE},
-        {"dense", "1 to 16384 ranks", {16385, 1, 0, 0, 5, NULL, 0, NULL}, GW_ERR_RANGE},
-        {"dense", "4 ranks: at most", {4, 1, 0, 0, (uint64_t)1 << 60, NULL, 0, NULL}, GW_ERR_RANGE},
-        {"sum", "4 ranks: at most", {4, 1, 0, 0, 5, &f32, (uint64_t)1 << 60, NULL}, GW_ERR_RANGE},
+        {"dense", "rank 0 of 0", {0, 1, 0, 0, 5, NULL, 0, 0, NULL}, GW_ERR_RANGE},
+        {"dense", "rank 4 of 4", {4, 1, 4, 0, 5, NULL, 0, 0, NULL}, GW_ERR_RANGE},
+        {"dense", "numbers of 3 bytes", {4, 1, 0, 0, 5, NULL, 0, 3, NULL}, GW_ERR_RANGE},
+        {"dense", "1 to 16384 ranks", {16385, 1, 0, 0, 5, NULL, 0, 0, NULL}, GW_ERR_RANGE},
+        {"dense",
+         "4 ranks: at most",
+         {4, 1, 0, 0, (uint64_t)1 << 60, NULL, 0, 0, NULL},
+         GW_ERR_RANGE},
+        {"sum",
+         "4 ranks: at most",
+         {4, 1, 0, 0, 5, &f32, (uint64_t)1 << 60, 0, NULL},
+         GW_ERR_RANGE},
         {"hier-dense",
          "6 ranks, 4 a node; flat routes run",
-         {6, 4, 0, 0, 5, NULL, 0, NULL},
+         {6, 4, 0, 0, 5, NULL, 0, 0, NULL},
          GW_ERR_UNSUPPORTED},
-        {"hier-dense", "6 ranks, 0 a node", {6, 0, 0, 0, 5, NULL, 0, NULL}, GW_ERR_UNSUPPORTED},
-        {"hier-dense", "6 ranks, 12 a node", {6, 12, 0, 0, 5, NULL, 0, NULL}, GW_ERR_UNSUPPORTED},
-        {"sra", "no codec given", {4, 1, 0, 0, 5, NULL, 0, NULL}, GW_ERR_ARG},
-        {"sra", "bits=77", {4, 1, 0, 0, 5, &bad, 0, NULL}, GW_ERR_RANGE},
+        {"hier-dense", "6 ranks, 0 a node", {6, 0, 0, 0, 5, NULL, 0, 0, NULL}, GW_ERR_UNSUPPORTED},
+        {"hier-dense",
+         "6 ranks, 12 a node",
+         {6, 12, 0, 0, 5, NULL, 0, 0, NULL},
+         GW_ERR_UNSUPPORTED},
+        {"sra", "no codec given", {4, 1, 0, 0, 5, NULL, 0, 0, NULL}, GW_ERR_ARG},
+        {"sra", "bits=77", {4, 1, 0, 0, 5, &bad, 0, 0, NULL}, GW_ERR_RANGE},
         {"sum",
          "natural with these settings cannot be summed",
-         {4, 1, 0, 0, 5, &natural, 0, NULL},
+         {4, 1, 0, 0, 5, &natural, 0, 0, NULL},
          GW_ERR_UNSUPPORTED},
         {"sra",
          "begins at element 100, which is not a multiple",
-         {4, 1, 0, 100, 5, &natural, 0, NULL},
+         {4, 1, 0, 100, 5, &natural, 0, 0, NULL},
          GW_ERR_RANGE},
         {"sra",
          "begins at element 4096, and this codec selects",
-         {4, 1, 0, 4096, 5, &topk, 0, NULL},
+         {4, 1, 0, 4096, 5, &topk, 0, 0, NULL},
          GW_ERR_RANGE},
         {"flat:reduce,encode@cpu,flat:broadcast,decode@cpu", /* rank 0 alone encodes */
          "step 2: topk selects",
-         {4, 1, 3, 0, (uint64_t)1 << 32, &topk, 0, NULL},
+         {4, 1, 3, 0, (uint64_t)1 << 32, &topk, 0, 0, NULL},
          GW_ERR_UNSUPPORTED},
         {"flat:reduce_scatter,encode@cpu,flat:allgather,decode@cpu", /* rank 0's piece is too long */
          "step 2: topk selects",
-         {4, 1, 3, 0, ((uint64_t)1 << 34) - 3, &topk, 0, NULL},
+         {4, 1, 3, 0, ((uint64_t)1 << 34) - 3, &topk, 0, 0, NULL},
          GW_ERR_UNSUPPORTED},
         {"gather",
          "step 1: topk selects among at most 2^32 - 1 elements, not 4294967296",
-         {4, 1, 0, 0, (uint64_t)1 << 32, &topk, 0, NULL},
+         {4, 1, 0, 0, (uint64_t)1 << 32, &topk, 0, 0, NULL},
          GW_ERR_UNSUPPORTED}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         gw_route route;
@@ -437,7 +475,7 @@ static void jobs_refused(void **state)
         assert_memory_equal(&program, &before, sizeof program);
     }
     /* in pieces it fits */
-    const gw_route_job job = {4, 1, 0, 0, (uint64_t)1 << 32, &topk, 0, NULL};
+    const gw_route_job job = {4, 1, 0, 0, (uint64_t)1 << 32, &topk, 0, 0, NULL};
     (void)compiled("sra", &job);
 }
 
@@ -447,7 +485,7 @@ static void large(void **state)
     (void)state;
     const gw_params topk = params_of("topk:density=1");
     const uint64_t elements = ((uint64_t)1 << 63) / 32 / 16384 / 16384;
-    const gw_route_job job = {16384, 8, 16383, 0, elements, &topk, 0, NULL};
+    const gw_route_job job = {16384, 8, 16383, 0, elements, &topk, 0, 0, NULL};
     const gw_program p = compiled("encode@cpu,flat:gather,flat:broadcast,decode@cpu", &job);
     const gw_program f = compiled("encode@cpu,flat:alltoall,flat:allgather,decode@cpu", &job);
     const uint64_t piece = bound_of(&topk, elements / 16384);
@@ -461,7 +499,7 @@ static void numbers_given(void **state)
 {
     (void)state;
     const gw_params f32 = params_of("cast:to=f32"), randk = params_of("randk:density=0.1");
-    gw_route_job job = {4, 2, 1, 0, 100000, &f32, 400, NULL};
+    gw_route_job job = {4, 2, 1, 0, 100000, &f32, 400, 0, NULL};
     assert_int_equal(compiled("sum", &job).move[1].sent[1], 2 * 2 * 400);
     job.numbers = 0;
     assert_int_equal(compiled("sum", &job).move[1].sent[1], 2 * 2 * 100000);
@@ -477,6 +515,7 @@ int main(void)
                                        cmocka_unit_test(usual_routes),
                                        cmocka_unit_test(control),
                                        cmocka_unit_test(bytes_of_names),
+                                       cmocka_unit_test(bytes_of_width),
                                        cmocka_unit_test(points),
                                        cmocka_unit_test(streams),
                                        cmocka_unit_test(cuts),

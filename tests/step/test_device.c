@@ -320,6 +320,71 @@ static void same_bits_on_every_kind_of_route(void **state)
     free(some.list);
 }
 
+/* ---- uncompressed numbers of 16 bits ---- */
+
+enum { PLAIN = 9, LARGE = 20000, HALVES = 2 * (PLAIN + 2) };
+
+/* Every uncompressed route, and a layer each that topk coded before: what rounding leaves of its residual is the host's too. */
+static void halves_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    static const gw_dtype dtypes[2] = {GW_F16, GW_BF16};
+    const gw_route *list = arg;
+    const gw_step_config config = {.comm = comm, .ranks_per_node = 2, .lanes = 3, .piece = 3000};
+    gw_why why = {""};
+    steps_layer layers[HALVES];
+    twins *t = new_twins(all);
+    (void)rank;
+    for (uint32_t i = 0; i < HALVES; i++) {
+        layers[i] = (steps_layer){1003, NULL, NULL, dtypes[i % 2]};
+    }
+    layers[2 * PLAIN].elements = layers[2 * PLAIN + 1].elements = LARGE;
+    layers[HALVES - 2].spec = layers[HALVES - 1].spec = "topk:density=0.05";
+    layers[HALVES - 2].route = layers[HALVES - 1].route = "gather@gpu";
+    open_twins(t, &config, layers, HALVES);
+    steps *const both[2] = {&t->here, &t->there};
+    for (uint64_t step = 1; step <= 5; step++) {
+        for (uint32_t b = 0; b < 2 && (step == 1 || step == 3); b++) {
+            for (uint32_t i = 0; i < 2 * PLAIN && step == 1; i++) {
+                RANK_OK(gw_step_plan(both[b]->step, i, NULL, &list[i / 2], &why), why.text);
+            }
+            for (uint32_t i = HALVES - 2; i < HALVES && step == 3; i++) {
+                steps_plan(both[b], i, NULL, "dense");
+            }
+            steps_agree(both[b]);
+        }
+        run_twins(t, step, NULL);
+    }
+    RANK_TRUE(gw_feedback_orphans(gw_step_feedback(t->there.step), HALVES - 1) == 1,
+              "what rounding left is not kept");
+    for (uint32_t i = 2 * PLAIN; i < 2 * PLAIN + 2; i++) {
+        gw_layer_stats stats;
+        RANK_OK(gw_step_stats(t->there.step, i, &stats), "stats");
+        const uint64_t least = 2 * (comm->ranks - 1) * 2 * LARGE / comm->ranks;
+        const uint64_t sent = stats.bytes_sent[0] + stats.bytes_sent[1];
+        RANK_TRUE(stats.dense_bytes_sent == least && sent >= least - least / 50 &&
+                      sent <= least + least / 50,
+                  "not 16 bits an element");
+    }
+    close_twins(t);
+    free(t);
+}
+
+static void uncompressed_halves(void **state)
+{
+    gw_route list[256], plain[PLAIN];
+    size_t n = 0, found = 0;
+    (void)state;
+    assert_int_equal(gw_route_list(GW_DEVICE_CPU, 0, list, 256, &n, NULL), GW_OK);
+    for (size_t i = 0; i < n; i++) {
+        if (gw_route_encodes(&list[i]) == 0) {
+            assert_true(found < PLAIN);
+            plain[found++] = list[i];
+        }
+    }
+    assert_int_equal(found, PLAIN);
+    run_ranks(4, 2, halves_main, plain);
+}
+
 /* ---- small layers together ---- */
 
 static const steps_layer small[] = {{1000, NULL, NULL, 0},        {1000, NULL, NULL, GW_F16},
@@ -622,6 +687,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(same_bits_for_every_codec),
         cmocka_unit_test(same_bits_on_every_kind_of_route),
+        cmocka_unit_test(uncompressed_halves),
         cmocka_unit_test(small_and_bad_layers),
         cmocka_unit_test(residuals_go_where_they_are_needed),
         cmocka_unit_test(what_is_due_is_taken_off),

@@ -184,9 +184,9 @@ static void timeline_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
                       "pieces in order");
             seen[m->layer]++;
         }
-        /* 5000 elements are two blocks of the codec, each along six steps; a gather has three; small layers go as one */
+        /* 5000 elements are two blocks of the codec, each along six steps; a gather has three; small layers of one dtype go as one */
         RANK_TRUE(seen[0] == 2 * 6 && seen[1] == 3 && seen[5] == 3, "moves of a route");
-        RANK_TRUE(seen[3] == 1 && seen[4] == 0, "small layers at their first");
+        RANK_TRUE(seen[3] == 1 && seen[4] == 1, "small layers of each dtype at their first");
     }
     RANK_TRUE(gw_step_timeline(s->step, &one, 1, &n) == GW_ERR_CAPACITY && n == first_n,
               "too small");
