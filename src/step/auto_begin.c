@@ -20,6 +20,13 @@ static gw_status check(const gw_step *s, const gw_step_auto_config *c, gw_why *w
         return GW_FAIL(why, GW_ERR_UNSUPPORTED, "auto: a step that is %s has no plans made for it",
                        s->config.sharded ? "sharded" : "on a device");
     }
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        if (s->layers[i].bucket != 0) {
+            return GW_FAIL(why, GW_ERR_UNSUPPORTED,
+                           "auto plans all layers itself: '%.100s' is in a bucket",
+                           s->layers[i].name);
+        }
+    }
     if (c->n_families > GW_AUTO_FAMILIES - 1 || (c->families == NULL && c->n_families != 0)) {
         return GW_FAIL(why, GW_ERR_RANGE, "auto: at most %d families", GW_AUTO_FAMILIES - 1);
     }
