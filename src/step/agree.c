@@ -210,11 +210,11 @@ static uint64_t hash_groups(const gw_step *s)
 
 static uint64_t hash_buckets(const gw_step *s)
 {
-    uint64_t hash = 0;
+    uint64_t all = 0;
     for (uint32_t i = 0; i < s->n_layers; i++) {
-        hash = (hash ^ s->layers[i].bucket) * 0x9E3779B97F4A7C15u;
+        all = (all ^ s->layers[i].bucket) * 0x9E3779B97F4A7C15u;
     }
-    return hash;
+    return all;
 }
 
 static gw_status compare_layers(gw_step *s, gw_why *why)
