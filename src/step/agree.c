@@ -253,10 +253,10 @@ gw_status gw_step_agree(gw_step *s, gw_why *why)
     }
     status = compare_layers(s, why);
     if (status == GW_OK) {
-        status = gw_fusions_check(s, why); /* the same on all ranks */
+        status = gw_step_verify_rest(s, why);
     }
     if (status == GW_OK) {
-        status = gw_step_verify_rest(s, why);
+        status = gw_fusions_check(s, why); /* the same on all ranks */
     }
     if (status == GW_OK) {
         status = gw_step_prepare(s, why);
