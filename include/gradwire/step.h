@@ -78,7 +78,7 @@ GW_API gw_status gw_step_ready_together(gw_step *step, const uint32_t *groups, s
                                         gw_why *why);
 /* Which layers are sent as one tensor, as the buckets of a plan are (docs/plan.md): they are copied one behind the other and are one exchange, with
  * one codec and one route. One number a layer, from 1 to n, the same for layers of one bucket; 0: by itself, as unless told otherwise. A
- * bucket's layers follow each other on the wire and are planned alike: else agree is GW_ERR_ARG. In force after the next agree; residuals
+ * bucket's layers are planned alike: else agree is GW_ERR_ARG. It stands on the wire where its last layer would. In force after the next agree; residuals
  * belong to each layer, whatever its bucket is. Where a coded bucket arrives non-finite, all its layers do. GW_ERR_UNSUPPORTED with
  * `sharded` and once levels are chosen during training. */
 GW_API gw_status gw_step_buckets(gw_step *step, const uint32_t *buckets, size_t n, gw_why *why);

@@ -42,7 +42,7 @@ gw_status gw_step_buckets(gw_step *s, const uint32_t *buckets, size_t n, gw_why 
         return GW_FAIL(why, GW_ERR_UNSUPPORTED,
                        "a sharded step has no buckets: each layer has pieces of its own");
     }
-    if (any && s->adapt != NULL) {
+    if (s->adapt != NULL) {
         return GW_FAIL(why, GW_ERR_UNSUPPORTED,
                        "levels are chosen during training: buckets must be set before that begins");
     }
@@ -51,18 +51,6 @@ gw_status gw_step_buckets(gw_step *s, const uint32_t *buckets, size_t n, gw_why 
     }
     s->agreed = 0;
     return GW_OK;
-}
-
-static const gw_layer *at_place(const gw_step *s, uint32_t place)
-{
-    return &s->layers[gw_step_in_order(s, place)];
-}
-
-/* The layers at this place and at the next one are of the same bucket. */
-static int goes_on(const gw_step *s, uint32_t place)
-{
-    return place + 1 < s->n_layers && at_place(s, place)->bucket != 0 &&
-           at_place(s, place)->bucket == at_place(s, place + 1)->bucket;
 }
 
 static gw_status check_pair(const gw_layer *a, const gw_layer *b, gw_why *why)
@@ -77,22 +65,17 @@ static gw_status check_pair(const gw_layer *a, const gw_layer *b, gw_why *why)
 
 gw_status gw_fusions_check(const gw_step *s, gw_why *why)
 {
-    uint8_t *seen = calloc((size_t)s->n_layers + 1, 1);
+    uint32_t *first = calloc((size_t)s->n_layers + 1, sizeof *first); /* of each bucket, from 1 */
     gw_status status =
-        seen != NULL ? GW_OK : GW_FAIL(why, GW_ERR_MEMORY, "no memory for %u layers", s->n_layers);
-    for (uint32_t place = 0; place < s->n_layers && status == GW_OK; place++) {
-        const gw_layer *l = at_place(s, place);
-        if (goes_on(s, place)) {
-            status = check_pair(l, at_place(s, place + 1), why);
-            continue;
+        first != NULL ? GW_OK : GW_FAIL(why, GW_ERR_MEMORY, "no memory for %u layers", s->n_layers);
+    for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
+        const uint32_t bucket = s->layers[i].bucket;
+        if (bucket != 0 && first[bucket] != 0) {
+            status = check_pair(&s->layers[first[bucket] - 1], &s->layers[i], why);
         }
-        if (l->bucket != 0 && seen[l->bucket]++ != 0) {
-            status = GW_FAIL(why, GW_ERR_ARG,
-                             "layer '%.100s' does not follow the others of bucket %u on the wire",
-                             l->name, l->bucket);
-        }
+        first[bucket] = first[bucket] != 0 ? first[bucket] : i + 1;
     }
-    free(seen);
+    free(first);
     return status;
 }
 
@@ -121,58 +104,80 @@ void gw_fusions_drop(gw_step *s)
     s->n_fusions = 0;
 }
 
-static gw_fusion *open_fusion(gw_step *s, const gw_layer *l, uint32_t first)
-{
-    gw_fusion *f = &s->fusions[s->n_fusions++];
-    *f = (gw_fusion){.first = first, .joined = UINT32_MAX, .bucket = l->bucket, .params = l->asked};
-    if (l->bucket != 0) {
-        f->route = l->route;
-    } else {
-        (void)gw_route_parse(&f->route, "dense", NULL);
-    }
-    return f;
-}
-
 static void add_member(gw_step *s, gw_fusion *f, uint32_t layer)
 {
     s->fused[f->first + f->count++] = layer;
     f->elements += s->layers[layer].elements;
 }
 
-/* Who goes with whom, in the order of the wire. */
-static void list_members(gw_step *s)
+/* A bucket's layers in the order of the wire. Both lists have room for all numbers: how many layers have it, its fusion from 1. */
+static uint32_t list_buckets(gw_step *s, uint32_t *size, uint32_t *fusion)
 {
-    gw_fusion *f = NULL;
     uint32_t n = 0;
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        size[s->layers[i].bucket]++;
+    }
     for (uint32_t place = 0; place < s->n_layers; place++) {
         const uint32_t layer = gw_step_in_order(s, place);
-        const int more = goes_on(s, place);
-        if (f == NULL && more) {
-            f = open_fusion(s, &s->layers[layer], n);
+        const gw_layer *l = &s->layers[layer];
+        if (l->bucket == 0 || size[l->bucket] < 2) {
+            continue;
         }
-        if (f != NULL) {
-            add_member(s, f, layer);
-            n++;
+        if (fusion[l->bucket] == 0) {
+            s->fusions[s->n_fusions] = (gw_fusion){.first = n,
+                                                   .joined = UINT32_MAX,
+                                                   .bucket = l->bucket,
+                                                   .params = l->asked,
+                                                   .route = l->route};
+            fusion[l->bucket] = ++s->n_fusions;
+            n += size[l->bucket];
         }
-        f = more ? f : NULL;
+        add_member(s, &s->fusions[fusion[l->bucket] - 1], layer);
     }
+    return n;
+}
+
+static void list_small(gw_step *s, uint32_t n)
+{
+    gw_fusion *f = NULL;
     for (uint32_t place = 0; place < s->n_layers; place++) {
         const uint32_t layer = gw_step_in_order(s, place);
         const gw_layer *l = &s->layers[layer];
         if (l->bucket != 0 || l->elements >= s->config.fuse_below) {
             continue;
         }
-        f = f == NULL ? open_fusion(s, &(gw_layer){.bucket = 0}, n) : f;
+        if (f == NULL) {
+            f = &s->fusions[s->n_fusions++];
+            *f = (gw_fusion){.first = n, .joined = UINT32_MAX};
+            (void)gw_route_parse(&f->route, "dense", NULL);
+        }
         add_member(s, f, layer);
         n++;
         f = f->elements >= FUSION ? NULL : f;
     }
+}
+
+/* Who goes with whom. */
+static gw_status list_members(gw_step *s, gw_why *why)
+{
+    const size_t room = (size_t)s->n_layers + 1;
+    uint32_t *numbers = calloc(2 * room, sizeof *numbers);
+    s->fusions = calloc(room, sizeof *s->fusions);
+    s->fused = calloc(room, sizeof *s->fused);
+    s->n_fusions = 0;
+    if (numbers == NULL || s->fusions == NULL || s->fused == NULL) {
+        free(numbers);
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for %u layers", s->n_layers);
+    }
+    list_small(s, list_buckets(s, numbers, numbers + room));
+    free(numbers);
     for (uint32_t i = 0; i < s->n_fusions; i++) {
-        f = &s->fusions[i];
+        gw_fusion *f = &s->fusions[i];
         if (is_coded(f)) {
             (void)gw_params_fit_shape(&f->params, &f->elements, 1);
         }
     }
+    return GW_OK;
 }
 
 /* What was prepared before for the very same layers goes on, residuals too. */
@@ -245,15 +250,7 @@ gw_status gw_fusions_make(gw_step *s, gw_why *why)
     gw_fusion *const old = s->fusions;
     uint32_t *const old_fused = s->fused;
     const uint32_t n_old = s->n_fusions;
-    gw_status status = GW_OK;
-    s->n_fusions = 0;
-    s->fusions = calloc((size_t)s->n_layers + 1, sizeof *s->fusions);
-    s->fused = calloc((size_t)s->n_layers + 1, sizeof *s->fused);
-    if (s->fusions == NULL || s->fused == NULL) {
-        status = GW_FAIL(why, GW_ERR_MEMORY, "no memory for %u layers", s->n_layers);
-    } else {
-        list_members(s);
-    }
+    gw_status status = list_members(s, why);
     for (uint32_t i = 0; i < s->n_fusions; i++) {
         take_over(s, &s->fusions[i], old, n_old, old_fused);
     }

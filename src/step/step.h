@@ -195,7 +195,7 @@ void gw_step_drop_exchanges(gw_exchange ***exchanges, uint32_t *n);
 
 /* ---- layers that go together ---- */
 
-/* Buckets are of neighbours on the wire that are planned alike. */
+/* Layers of a bucket are planned alike. */
 gw_status gw_fusions_check(const gw_step *s, gw_why *why);
 /* From buckets, sizes and the order: sets each layer's fusion, and drops the exchanges of those that have one. */
 gw_status gw_fusions_make(gw_step *s, gw_why *why);

@@ -188,6 +188,47 @@ static void a_bucket_is_one_layer(void **state)
     }
 }
 
+/* ---- members that do not follow each other ---- */
+
+static void apart_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    static const uint32_t apart[N] = {0, 2, 2, 2, 5, 5};
+    static const uint32_t order[N] = {1, 4, 2, 0, 3, 5};
+    static const uint32_t expected[] = {0, 1, 4}; /* where the last of a bucket would be */
+    pair *p = arg;
+    steps *s = &p->ends[rank];
+    gw_step_interval list[256];
+    size_t n = 0, seen = 0;
+    const gw_step_config config = {.comm = comm, .lanes = 2};
+    open_bucketed(s, &config, p);
+    steps_plan(s, 4, NULL, NULL);
+    set_order(s, order);
+    set_buckets(s, apart);
+    steps_agree(s);
+    steps_run(s, 1);
+    steps_equal_or_die(all, p->ends, rank);
+    RANK_OK(gw_step_timeline(s->step, list, 256, &n), "timeline");
+    for (size_t i = 0; i < n; i++) {
+        if (i == 0 || list[i].layer != list[i - 1].layer) {
+            RANK_TRUE(seen < 3 && list[i].layer == expected[seen], "another order on the wire");
+            seen++;
+        }
+    }
+    RANK_TRUE(seen == 3, "the timeline leaves layers out");
+    steps_close(s);
+}
+
+static void a_bucket_stands_where_its_last_layer_would(void **state)
+{
+    (void)state;
+    pair *p = calloc(1, sizeof *p);
+    assert_non_null(p);
+    p->spec = "sign:bucket=64";
+    p->route = "gather";
+    ranks_run(&(gw_threads_config){.ranks = 2}, apart_main, p);
+    free(p);
+}
+
 /* ---- nothing is lost ---- */
 
 typedef struct sums {
@@ -443,8 +484,8 @@ static void refuse(steps *s, gw_status expected, const char *words)
 
 static void refused_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
 {
-    static const uint32_t apart[N] = {2, 2, 0, 2, 0, 0}, one[N] = {0, 1, 1, 1, 0, 0};
-    static const uint32_t large[N] = {0, 7, 7, 0, 0, 0}, none[N] = {0};
+    static const uint32_t one[N] = {0, 1, 1, 1, 0, 0};
+    static const uint32_t large[N] = {0, 7, 7, 0, 0, 0};
     (void)all;
     pair *p = arg;
     steps *s = &p->ends[rank];
@@ -460,13 +501,11 @@ static void refused_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     RANK_TRUE(gw_step_buckets(s->step, large, N, &why) == GW_ERR_RANGE &&
                   strstr(why.text, "'layer.1'") != NULL,
               why.text);
-    set_buckets(s, apart);
-    refuse(s, GW_ERR_ARG, "layer 'layer.0' does not follow the others of bucket 2");
     set_buckets(s, rank == 1 ? one : together);
     refuse(s, GW_ERR_DISAGREE, "buckets");
     set_buckets(s, together);
     steps_plan(s, 2, "natural:bits=9", "sra");
-    refuse(s, GW_ERR_ARG, "layers 'layer.3' and 'layer.2' of bucket 2 have other codecs");
+    refuse(s, GW_ERR_ARG, "layers 'layer.1' and 'layer.2' of bucket 2 have other codecs");
     steps_plan(s, 2, "natural:bits=8", "gather");
     refuse(s, GW_ERR_ARG, "have other routes");
     steps_plan(s, 2, "natural:bits=8", "sra");
@@ -483,8 +522,6 @@ static void refused_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     RANK_TRUE(gw_step_buckets(s->step, together, N, &why) == GW_ERR_UNSUPPORTED &&
                   strstr(why.text, "chosen during training") != NULL,
               why.text);
-    set_buckets(s, none); /* none is always possible */
-    steps_agree(s);
     steps_run(s, 2);
     steps_close(s);
 }
@@ -568,6 +605,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_bucket_is_one_layer),
+        cmocka_unit_test(a_bucket_stands_where_its_last_layer_would),
         cmocka_unit_test(nothing_is_lost_over_plans),
         cmocka_unit_test(a_restart_goes_on),
         cmocka_unit_test(what_is_coded_together_is_bad_together),
