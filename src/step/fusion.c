@@ -276,6 +276,15 @@ gw_status gw_fusions_make(gw_step *s, gw_why *why)
     return status;
 }
 
+uint64_t gw_fusion_place(const gw_step *s, const gw_fusion *f, uint32_t layer)
+{
+    uint64_t at = 0;
+    for (uint32_t i = 0; s->fused[f->first + i] != layer; i++) {
+        at += member(s, f, i)->elements;
+    }
+    return at;
+}
+
 int gw_fusion_ends_with(const gw_step *s, uint32_t fusion, uint32_t layer)
 {
     const gw_fusion *f = &s->fusions[fusion];

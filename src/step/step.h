@@ -200,6 +200,8 @@ gw_status gw_fusions_check(const gw_step *s, gw_why *why);
 /* From buckets, sizes and the order: sets each layer's fusion, and drops the exchanges of those that have one. */
 gw_status gw_fusions_make(gw_step *s, gw_why *why);
 void gw_fusions_drop(gw_step *s);
+/* Where the layer's first element lies in it. */
+uint64_t gw_fusion_place(const gw_step *s, const gw_fusion *f, uint32_t layer);
 int gw_fusion_ends_with(const gw_step *s, uint32_t fusion, uint32_t layer);
 gw_status gw_fusion_begin(gw_step *s, const gw_step_lane *lane, const gw_task *t, gw_why *why);
 gw_status gw_fusion_end(gw_step *s, const gw_step_lane *lane, const gw_task *t, gw_why *why);
