@@ -192,6 +192,7 @@ static gw_status best_of_both(gw_step_auto *u, gw_joint_report *report, gw_why *
     status = solve_and_take(u, 0, &none, &alone, why);
     if (status == GW_OK && report->step < alone.step) {
         memcpy(u->chosen, u->parted, size);
+        report->dense = alone.dense; /* with the buckets as they were it cannot be run either */
     } else {
         *report = alone;
     }
