@@ -733,6 +733,7 @@ static void fused_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
         again += (uint32_t)is_fused(s, l);
     }
     RANK_TRUE(again >= 2, "short messages are sent apart after a second look");
+    RANK_TRUE(of(s)->job.n == LAYERS, "a bucket's layers are not looked at one by one");
     /* a restart has the same buckets */
     size_t size = 0, written = 0;
     RANK_OK(gw_step_auto_save_bytes(s->step, &size, &why), why.text);
