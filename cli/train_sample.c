@@ -8,16 +8,23 @@
 
 /* ---- the layers ---- */
 
-/* The shape that the codec is told of, as the step tells it. */
-static gw_params params_of(const rank *r, const plan_layer *l)
+/* Params that are sent as one, from this place of the wire on, and how many numbers these are. */
+static uint32_t together(const rank *r, uint32_t place, uint64_t *elements)
 {
-    gw_params params = l->how.params;
-    const param *only = r->model->params[r->plan.members[l->first]];
-    if (l->count == 1) {
-        (void)gw_params_fit_shape(&params, only->dims, only->n_dims);
-    } else {
-        (void)gw_params_fit_shape(&params, &l->elements, 1);
+    const uint32_t n = plan_together(&r->plan, place);
+    *elements = 0;
+    for (uint32_t i = 0; i < n; i++) {
+        *elements += r->model->params[r->plan.order[place + i]]->count;
     }
+    return n;
+}
+
+/* With the shape that the step gives to the codec. */
+static gw_params params_of(const rank *r, uint32_t place, uint32_t n, uint64_t elements)
+{
+    const param *only = r->model->params[r->plan.order[place]];
+    gw_params params = r->plan.how[r->plan.order[place]].params;
+    (void)gw_params_fit_shape(&params, n == 1 ? only->dims : &elements, n == 1 ? only->n_dims : 1);
     return params;
 }
 
@@ -35,11 +42,24 @@ static void plan_text(const gw_params *params, const gw_route *route, gw_cli_run
     to->route = to->route_text;
 }
 
-gw_status gw_cli_describe_layers(gw_cli_run *run, const rank *r, gw_why *why)
+static void describe(const rank *r, uint32_t index, uint32_t n, gw_params params,
+                     gw_cli_run_layer *first)
 {
     static const char *const KINDS[] = {"bias", "linear", "conv", "lstm", "embedding"};
+    const param *p = r->model->params[index];
+    const planned *how = &r->plan.how[index];
+    gw_cli_run_layer *to = first + index;
+    to->kind = KINDS[p->kind];
+    to->elements = p->count;
+    to->fused = n > 1 || p->count < r->config.plan.fuse_below;
+    (void)snprintf(to->name_text, sizeof to->name_text, "%s", p->name);
+    plan_text(how->compressed ? &params : NULL, &how->route, to);
+}
+
+gw_status gw_cli_describe_layers(gw_cli_run *run, const rank *r, gw_why *why)
+{
     free(run->layers);
-    run->n_layers = RANK_FIRST_PARAM + r->plan.n_layers;
+    run->n_layers = RANK_FIRST_PARAM + r->plan.n;
     run->layers = calloc(run->n_layers, sizeof *run->layers);
     run->weights = r->model->count;
     if (!run->layers) {
@@ -50,14 +70,12 @@ gw_status gw_cli_describe_layers(gw_cli_run *run, const rank *r, gw_why *why)
         .kind = "loss", .name_text = "loss", .elements = sizeof r->said / sizeof *r->said};
     to->fused = to->elements < r->config.plan.fuse_below;
     plan_text(NULL, NULL, to++);
-    for (size_t i = 0; i < r->plan.n_layers; i++, to++) {
-        const plan_layer *l = &r->plan.layers[i];
-        const gw_params params = params_of(r, l);
-        to->kind = KINDS[r->model->params[r->plan.members[l->first]]->kind];
-        to->elements = l->elements;
-        to->fused = l->count > 1 || l->elements < r->config.plan.fuse_below;
-        (void)snprintf(to->name_text, sizeof to->name_text, "%s", l->name);
-        plan_text(l->how.compressed ? &params : NULL, &l->how.route, to);
+    for (uint32_t place = 0, n = 0; place < r->plan.n; place += n) {
+        uint64_t elements = 0;
+        n = together(r, place, &elements);
+        for (uint32_t i = 0; i < n; i++) {
+            describe(r, r->plan.order[place + i], n, params_of(r, place, n, elements), to);
+        }
     }
     return GW_OK;
 }
@@ -130,14 +148,14 @@ static double rel_error(gw_cli_sampler *s, const gw_params *params, const gw_str
     return lost == 0 ? 0 : lost / size;
 }
 
-/* The layer's gradient before the exchange, its params one behind the other. */
-static const float *kept(const gw_cli_sampler *s, const rank *r, const plan_layer *l)
+/* Gradients before the exchange, of params that are sent as one, one behind the other. */
+static const float *kept(const gw_cli_sampler *s, const rank *r, uint32_t place, uint32_t n)
 {
     float *to = s->together;
-    for (uint32_t i = 0; i < l->count; i++) {
-        const param *p = r->model->params[r->plan.members[l->first + i]];
+    for (uint32_t i = 0; i < n; i++) {
+        const param *p = r->model->params[r->plan.order[place + i]];
         const float *from = s->gradients + (p->gradient - r->model->gradients);
-        if (l->count == 1) {
+        if (n == 1) {
             return from;
         }
         memcpy(to, from, p->count * sizeof *to);
@@ -146,22 +164,24 @@ static const float *kept(const gw_cli_sampler *s, const rank *r, const plan_laye
     return s->together;
 }
 
+/* What is coded together has one error, at its first param. */
 static gw_status errors(gw_cli_sampler *s, gw_cli_sample_layer *layers, const rank *r,
                         uint64_t step)
 {
     gw_status status = GW_OK;
-    for (size_t i = 0; i < r->plan.n_layers && status == GW_OK; i++) {
-        const plan_layer *l = &r->plan.layers[i];
-        const gw_stream stream = {.seed = r->config.seed,
-                                  .step = step,
-                                  .tensor = RANK_FIRST_PARAM + i,
-                                  .rank = r->comm->rank};
+    for (uint32_t place = 0, n = 0; place < r->plan.n && status == GW_OK; place += n) {
+        const uint32_t number = RANK_FIRST_PARAM + r->plan.order[place];
+        const gw_stream stream = {
+            .seed = r->config.seed, .step = step, .tensor = number, .rank = r->comm->rank};
+        uint64_t elements = 0;
         gw_params params;
         gw_route route;
-        status = gw_step_planned(r->step, RANK_FIRST_PARAM + (uint32_t)i, &params, &route);
+        n = together(r, place, &elements);
+        status = gw_step_planned(r->step, number, &params, &route);
         if (status == GW_OK && params.codec) {
-            layers[RANK_FIRST_PARAM + i].rel_error =
-                rel_error(s, &params, &stream, kept(s, r, l), (size_t)l->elements);
+            params = n > 1 ? params_of(r, place, n, elements) : params; /* levels may be chosen */
+            layers[number].rel_error =
+                rel_error(s, &params, &stream, kept(s, r, place, n), (size_t)elements);
         }
     }
     return status;

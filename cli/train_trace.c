@@ -54,20 +54,33 @@ static void add_span(json_t *events, unsigned row, const char *kind, const char 
                                     "dur", (end - begin) * 1e6, "args", args));
 }
 
-static const char *layer_name(const rank *r, uint32_t number)
+/* What is sent as one is called by its first param and its last. */
+static void name_layer(const rank *r, uint32_t number, char *name, size_t size)
 {
-    return number < RANK_FIRST_PARAM ? "loss" : r->plan.layers[number - RANK_FIRST_PARAM].name;
+    uint32_t place = 0;
+    while (number >= RANK_FIRST_PARAM && r->plan.order[place] != number - RANK_FIRST_PARAM) {
+        place++;
+    }
+    const uint32_t n = number >= RANK_FIRST_PARAM ? plan_together(&r->plan, place) : 0;
+    if (n < 2) {
+        (void)snprintf(name, size, "%s",
+                       n == 0 ? "loss" : r->model->params[r->plan.order[place]]->name);
+        return;
+    }
+    (void)snprintf(name, size, "%.32s%s%.32s", r->model->params[r->plan.order[place]]->name,
+                   n > 2 ? "+...+" : "+", r->model->params[r->plan.order[place + n - 1]]->name);
 }
 
 static void add_move(json_t *events, const rank *r, const gw_step_interval *m, double at)
 {
     const bool codes = m->step.level == 0;
-    char step[GW_ROUTE_STEP_TEXT], name[200];
+    char step[GW_ROUTE_STEP_TEXT], tensor[120], name[200];
+    name_layer(r, m->layer, tensor, sizeof tensor);
     gw_route_step_print(m->step, step);
-    (void)snprintf(name, sizeof name, "%.120s %.60s", layer_name(r, m->layer), step);
+    (void)snprintf(name, sizeof name, "%s %.60s", tensor, step);
     add_span(events, codes ? CODE : LANES + m->lane, codes ? "code" : "exchange", name,
              at + m->begun, at + m->ended,
-             json_pack("{s:s, s:i}", "tensor", layer_name(r, m->layer), "piece", (int)m->piece));
+             json_pack("{s:s, s:i}", "tensor", tensor, "piece", (int)m->piece));
 }
 
 static unsigned add_step(json_t *events, const rank *r, const gw_cli_traced *t, double origin)

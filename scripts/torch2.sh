@@ -15,8 +15,9 @@ if ! "$venv/bin/python" -c "import torch; assert torch.__version__.startswith('$
     fi
 fi
 cmake --preset dev >/dev/null
-cmake --build build/dev --target gradwire_shared gradwire_cuda_emulated >/dev/null
+cmake --build build/dev --target gradwire_shared gradwire_cuda_emulated test_trainer_plan >/dev/null
 echo "== test torch $version"
 export GRADWIRE_LIBRARY=$PWD/build/dev/src/libgradwire.so PYTHONDONTWRITEBYTECODE=1
+export GRADWIRE_TEST_PLAN=$PWD/build/dev/tests/test_trainer_plan
 export GRADWIRE_EMULATED=$PWD/build/dev/tests/libgradwire_cuda_emulated.so
 exec "$venv/bin/python" tests/python/all.py

@@ -60,14 +60,9 @@ static gw_status plan_uniform(const plan_config *config, const model *m, wire_pl
 {
     gw_status status = GW_OK;
     for (uint32_t i = 0; i < m->n_params && status == GW_OK; i++) {
-        const param *p = m->params[i];
-        plan_layer *l = &out->layers[i];
-        *l = (plan_layer){.first = i, .count = 1, .elements = p->count};
-        (void)snprintf(l->name, sizeof l->name, "%s", p->name);
-        out->members[i] = out->layer_of[i] = out->order[i] = i;
-        status = plan_param(config, p, &l->how, why);
+        out->order[i] = i;
+        status = plan_param(config, m->params[i], &out->how[i], why);
     }
-    out->n_layers = m->n_params;
     return status;
 }
 
@@ -90,24 +85,7 @@ static gw_status find_param(const plan_entry *e, const model *m, uint32_t *out, 
                         "the plan is of another model: this one has no tensor '%.60s'", e->name);
 }
 
-static int same_way(const plan_entry *a, const plan_entry *b)
-{
-    int same = a->params.codec == b->params.codec && gw_route_equal(&a->route, &b->route);
-    for (int i = 0; i < GW_PARAMS_MAX; i++) {
-        same &= a->params.value[i] == b->params.value[i];
-    }
-    return same;
-}
-
-/* Of a bucket: its first name and its last. */
-static void name_layer(plan_layer *l, const char *first, const char *last)
-{
-    const char *between = l->count > 2 ? "+...+" : "+";
-    (void)snprintf(l->name, sizeof l->name, "%.32s%s%.32s", first, l->count > 1 ? between : "",
-                   l->count > 1 ? last : "");
-}
-
-/* Layers as the entries have them, one behind the other. */
+/* Ways, order and buckets as the entries have them. A bucket's number is its first param's, from 1. */
 static gw_status collect(const plan_config *config, const model *m, wire_plan *out, gw_why *why)
 {
     uint32_t seen[MODEL_MAX_PARAMS] = {0};
@@ -122,20 +100,9 @@ static gw_status collect(const plan_config *config, const model *m, wire_plan *o
             return trainer_fail(why, GW_ERR_ARG, "the plan has '%.60s' twice", e->name);
         }
         const int joins = i != 0 && e[-1].bucket == e->bucket;
-        if (joins && !same_way(e - 1, e)) {
-            return trainer_fail(why, GW_ERR_ARG,
-                                "the plan sends '%.60s' and '%.60s' as one, by different ways",
-                                e[-1].name, e->name);
-        }
-        if (!joins) {
-            out->layers[out->n_layers++] =
-                (plan_layer){.first = i, .how = {e->params.codec != NULL, e->params, e->route}};
-        }
-        plan_layer *l = &out->layers[out->n_layers - 1];
-        l->count++;
-        l->elements += e->elements;
-        name_layer(l, config->entries[l->first].name, e->name);
-        out->members[i] = at;
+        out->order[i] = at;
+        out->bucket[at] = joins ? out->bucket[out->order[i - 1]] : at + 1;
+        out->how[at] = (planned){e->params.codec != NULL, e->params, e->route};
     }
     for (uint32_t i = 0; i < m->n_params; i++) {
         if (seen[i] == 0) {
@@ -147,35 +114,9 @@ static gw_status collect(const plan_config *config, const model *m, wire_plan *o
     return GW_OK;
 }
 
-/* Random numbers hang on a layer's number: so that they are those of a run without a plan, layers stand in the order of the
- * model, and `order` has the wire's. */
-static void sort_layers(wire_plan *p)
-{
-    plan_layer wire[MODEL_MAX_PARAMS];
-    memcpy(wire, p->layers, sizeof wire);
-    for (uint32_t i = 0; i < p->n_layers; i++) {
-        uint32_t place = 0;
-        for (uint32_t j = 0; j < p->n_layers; j++) {
-            place += p->members[wire[j].first] < p->members[wire[i].first];
-        }
-        p->layers[place] = wire[i];
-        p->order[i] = place;
-        for (uint32_t k = 0; k < wire[i].count; k++) {
-            p->layer_of[p->members[wire[i].first + k]] = place;
-        }
-    }
-}
-
-static void place_layers(wire_plan *p)
-{
-    for (size_t i = 1; i < p->n_layers; i++) {
-        p->layers[i].place = p->layers[i - 1].place + p->layers[i - 1].elements;
-    }
-}
-
 gw_status plan_make(const plan_config *config, const model *m, wire_plan *out, gw_why *why)
 {
-    *out = (wire_plan){.n_layers = 0};
+    *out = (wire_plan){.n = m->n_params};
     if (config->entries == NULL) {
         return plan_uniform(config, m, out, why);
     }
@@ -184,12 +125,17 @@ gw_status plan_make(const plan_config *config, const model *m, wire_plan *out, g
                             "the plan is of another model: it has %zu tensors, this one %zu",
                             config->n_entries, m->n_params);
     }
-    const gw_status status = collect(config, m, out, why);
-    if (status == GW_OK) {
-        sort_layers(out);
-        place_layers(out);
+    return collect(config, m, out, why);
+}
+
+uint32_t plan_together(const wire_plan *p, uint32_t place)
+{
+    const uint32_t bucket = p->bucket[p->order[place]];
+    uint32_t n = 1;
+    while (bucket != 0 && place + n < p->n && p->bucket[p->order[place + n]] == bucket) {
+        n++;
     }
-    return status;
+    return n;
 }
 
 gw_status plan_adapt(const plan_config *config, gw_step *step, gw_why *why)
@@ -204,25 +150,27 @@ gw_status plan_adapt(const plan_config *config, gw_step *step, gw_why *why)
 
 gw_status plan_add(const wire_plan *p, const model *m, gw_step *step, uint32_t first, gw_why *why)
 {
-    uint32_t order[MODEL_MAX_PARAMS + 1];
+    uint32_t order[MODEL_MAX_PARAMS + 1] = {0}, bucket[MODEL_MAX_PARAMS + 1] = {0};
     gw_status status = GW_OK;
-    for (uint32_t i = 0; i < p->n_layers && status == GW_OK; i++) {
-        const plan_layer *l = &p->layers[i];
-        const param *only = m->params[p->members[l->first]];
+    for (uint32_t i = 0; i < p->n && status == GW_OK; i++) {
+        const param *l = m->params[i];
+        const planned *how = &p->how[i];
         uint32_t number = 0;
-        status = l->count == 1
-                     ? gw_step_add(step, l->name, only->dims, only->n_dims, GW_F32, &number, why)
-                     : gw_step_add(step, l->name, &l->elements, 1, GW_F32, &number, why);
+        status = gw_step_add(step, l->name, l->dims, l->n_dims, GW_F32, &number, why);
         if (status == GW_OK) {
-            status = gw_step_plan(step, number, l->how.compressed ? &l->how.params : NULL,
-                                  &l->how.route, why);
+            status =
+                gw_step_plan(step, number, how->compressed ? &how->params : NULL, &how->route, why);
         }
     }
     for (uint32_t i = 0; i < first; i++) {
         order[i] = i;
     }
-    for (uint32_t i = 0; i < p->n_layers; i++) {
+    for (uint32_t i = 0; i < p->n; i++) {
         order[first + i] = first + p->order[i];
+        bucket[first + i] = p->bucket[i];
     }
-    return status == GW_OK ? gw_step_order(step, order, first + p->n_layers, why) : status;
+    if (status == GW_OK) {
+        status = gw_step_order(step, order, first + p->n, why);
+    }
+    return status == GW_OK ? gw_step_buckets(step, bucket, first + p->n, why) : status;
 }

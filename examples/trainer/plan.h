@@ -35,28 +35,22 @@ typedef struct planned {
     gw_route route;
 } planned;
 
-/* What goes on the wire as one tensor: params members[first] … members[first + count - 1], one behind the other. */
-typedef struct plan_layer {
-    char name[80];
-    uint32_t first, count;
-    uint64_t elements;
-    uint64_t place; /* of its first element, if all layers lay one behind the other */
-    planned how;
-} plan_layer;
-
+/* Params are layers of the step, in the model's order whatever the plan, since random numbers depend on a layer's number. */
 typedef struct wire_plan {
-    plan_layer layers[MODEL_MAX_PARAMS]; /* in the order of their first param */
-    size_t n_layers;
-    uint32_t members[MODEL_MAX_PARAMS];
-    uint32_t layer_of[MODEL_MAX_PARAMS]; /* of each param */
-    uint32_t order[MODEL_MAX_PARAMS];    /* layers, as the wire has them */
+    size_t n;
+    planned how[MODEL_MAX_PARAMS];    /* of each param */
+    uint32_t order[MODEL_MAX_PARAMS]; /* params, as the wire has them */
+    uint32_t bucket
+        [MODEL_MAX_PARAMS]; /* of each param: the same number for those that are sent as one; 0: by itself */
 } wire_plan;
 
 /* At the start, if the spec adapts. Unless the spec says how wide a bin of adacomp is, it is 50 for convolutions and 500 for others. */
 gw_status plan_param(const plan_config *config, const param *p, planned *out, gw_why *why);
-/* Layers of the model's params. Entries that are not this model's are told apart by name. */
+/* How each of the model's params goes. Entries that are not this model's are an error that names one. */
 gw_status plan_make(const plan_config *config, const model *m, wire_plan *out, gw_why *why);
-/* Adds the layers to `step`, which has `first` layers already, and plans them. */
+/* How many params from this place of the wire on are sent as one. */
+uint32_t plan_together(const wire_plan *p, uint32_t place);
+/* Adds a layer for each param to `step`, which has `first` layers already, and plans them. */
 gw_status plan_add(const wire_plan *p, const model *m, gw_step *step, uint32_t first, gw_why *why);
 /* Begins to choose levels, or all, if the spec says so; all ranks, after the plan is agreed. */
 gw_status plan_adapt(const plan_config *config, gw_step *step, gw_why *why);

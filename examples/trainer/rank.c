@@ -68,10 +68,8 @@ static gw_status create_batch(rank *r, gw_why *why)
     r->which = calloc(r->config.batch, sizeof *r->which);
     r->x = calloc(rows * r->data->width, sizeof *r->x);
     r->labels = calloc(rows, sizeof *r->labels);
-    r->layers = calloc(RANK_FIRST_PARAM + r->plan.n_layers, sizeof *r->layers);
-    r->together = calloc(r->model->count, sizeof *r->together);
-    return r->which != NULL && r->x != NULL && r->labels != NULL && r->layers != NULL &&
-                   r->together != NULL
+    r->layers = calloc(RANK_FIRST_PARAM + r->plan.n, sizeof *r->layers);
+    return r->which != NULL && r->x != NULL && r->labels != NULL && r->layers != NULL
                ? GW_OK
                : trainer_fail(why, GW_ERR_MEMORY, "no memory for a batch");
 }
@@ -142,55 +140,29 @@ void rank_destroy(rank *r)
     free(r->x);
     free(r->labels);
     free(r->layers);
-    free(r->together);
     free(r->shares);
     free(r);
 }
 
 /* ---- a step ---- */
 
-/* Where a layer's gradient lies: with its only param, or together. */
-static float *values_of(const rank *r, const plan_layer *l)
+static gw_status post_param(rank *r, uint32_t index, gw_why *why)
 {
-    return l->count == 1 ? r->model->params[r->plan.members[l->first]]->gradient
-                         : r->together + l->place;
-}
-
-/* Params of a layer that has several, to where they lie together or back. */
-static void move_members(rank *r, const plan_layer *l, int back)
-{
-    float *at = values_of(r, l);
-    for (uint32_t i = 0; i < l->count && l->count > 1; i++) {
-        const param *p = r->model->params[r->plan.members[l->first + i]];
-        memcpy(back ? p->gradient : at, back ? at : p->gradient, p->count * sizeof *at);
-        at += p->count;
-    }
-}
-
-static gw_status post_layer(rank *r, uint32_t number, gw_why *why)
-{
-    const plan_layer *l = &r->plan.layers[number];
-    move_members(r, l, 0);
-    const gw_tensor gradient = {values_of(r, l), (size_t)l->elements, GW_F32};
-    return gw_step_post(r->step, RANK_FIRST_PARAM + number, &gradient, why);
+    const param *p = r->model->params[index];
+    const gw_tensor gradient = {p->gradient, p->count, GW_F32};
+    return gw_step_post(r->step, RANK_FIRST_PARAM + index, &gradient, why);
 }
 
 static gw_status post(void *arg, size_t index, gw_why *why)
 {
     rank *r = arg;
     const param *p = r->model->params[index];
-    const uint32_t number = r->plan.layer_of[index];
-    const plan_layer *l = &r->plan.layers[number];
     r->ready[index] = now() - r->first_post;
     if (r->kept != NULL) {
         memcpy(r->kept + (p->gradient - r->model->gradients), p->gradient,
                p->count * sizeof *p->gradient);
     }
-    if (++r->there[number] < l->count) {
-        return GW_OK; /* goes with the last of them */
-    }
-    r->there[number] = 0;
-    return r->config.hold ? GW_OK : post_layer(r, number, why);
+    return r->config.hold ? GW_OK : post_param(r, (uint32_t)index, why);
 }
 
 static gw_status post_short(void *arg, size_t index, gw_why *why)
@@ -275,8 +247,8 @@ static gw_status hold(rank *r, double begun, gw_why *why)
     status = status == GW_OK ? compute_beside(r, why) : status;
     const gw_tensor said = {r->said, sizeof r->said / sizeof *r->said, GW_F32};
     status = status == GW_OK ? gw_step_post(r->step, SAID_LAYER, &said, why) : status;
-    for (uint32_t i = 0; i < r->plan.n_layers && status == GW_OK; i++) {
-        status = post_layer(r, r->plan.order[i], why);
+    for (uint32_t i = 0; i < r->plan.n && status == GW_OK; i++) {
+        status = post_param(r, r->plan.order[i], why);
     }
     return status;
 }
@@ -285,7 +257,7 @@ static gw_status hold(rank *r, double begun, gw_why *why)
 static gw_status count_bytes(rank *r, rank_stats *stats)
 {
     gw_status status = GW_OK;
-    for (uint32_t i = 0; i < RANK_FIRST_PARAM + r->plan.n_layers && status == GW_OK; i++) {
+    for (uint32_t i = 0; i < RANK_FIRST_PARAM + r->plan.n && status == GW_OK; i++) {
         gw_layer_stats *l = &r->layers[i];
         status = gw_step_stats(r->step, i, l);
         if (status == GW_OK) {
@@ -308,9 +280,6 @@ gw_status rank_step(rank *r, rank_stats *stats, gw_why *why)
     status = gw_step_wait(r->step, &result, why);
     if (status != GW_OK) {
         return status;
-    }
-    for (size_t i = 0; i < r->plan.n_layers; i++) {
-        move_members(r, &r->plan.layers[i], 1);
     }
     (void)gw_step_auto_loss(r->step, (double)r->said[SAID_LOSS]); /* if it wants to know */
     const double arrived = now();

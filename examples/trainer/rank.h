@@ -46,8 +46,6 @@ typedef struct rank {
     float
         *kept; /* model->room floats, or NULL: gets the gradients as they are before the exchange */
     wire_plan plan;
-    float *together; /* where params of a layer that has several lie: at its place */
-    uint32_t there[MODEL_MAX_PARAMS];        /* of each such layer, params that are ready */
     double first_post, last_ready;           /* of the last step: when backward began, and ended; */
     double forward, backward;                /* where gradients are held: seconds, */
     double crowded;                          /* and how much longer that is than alone; */
@@ -55,16 +53,14 @@ typedef struct rank {
     float (*short_ones)[GW_BESIDE_ELEMENTS]; /* what they sum; NULL unless gradients are held */
     double beside_seconds;                   /* of forward and backward with those beside them; */
     double ready[MODEL_MAX_PARAMS]; /* seconds from its begin until each param's gradient was */
-    gw_layer_stats *layers;         /* of the last step: layer 0, then the plan's */
+    gw_layer_stats *layers;         /* of the last step: layer 0, then the params' */
     uint32_t *which;
     float *x;
     int32_t *labels;
     loss *shares; /* of every rank, when the test set is evaluated */
 } rank;
 
-enum {
-    RANK_FIRST_PARAM = 1
-}; /* the step's layer that is the plan's 0; before it, what ranks say */
+enum { RANK_FIRST_PARAM = 1 }; /* the step's layer that is param 0; before it, what ranks say */
 
 /* Called by all ranks, with the same config. Words in config must live as long. */
 gw_status rank_create(const rank_config *config, const dataset *data, gw_comm *comm, rank **out,

@@ -5,7 +5,7 @@
  *
  * On failure nothing has changed, and `why` names the tensor. Threads: begin, check, commit and
  * rollback of different slots, and hand-overs of different tensors, may run at once; any other call has
- * the store for itself. Memory is allocated by create, add_tensor, add, keep and load alone. */
+ * the store for itself. Memory is allocated by create, add_tensor, join, add, keep and load alone. */
 #ifndef GRADWIRE_FEEDBACK_H
 #define GRADWIRE_FEEDBACK_H
 
@@ -43,6 +43,13 @@ GW_API gw_status gw_feedback_add_tensor(gw_feedback *store, const char *name, ui
                                         uint32_t *tensor, gw_why *why);
 GW_API gw_status gw_feedback_find(const gw_feedback *store, const char *name, uint32_t *tensor,
                                   gw_why *why);
+/* A tensor that is others one behind the other: what is added to it is a residual of all of them, and belongs to each by
+ * its elements. Checkpoints have each member's part under the member's name; retired, each part is an orphan of its
+ * member. No hand-overs of it. A residual takes half as much memory again as another. */
+GW_API gw_status gw_feedback_join(gw_feedback *store, const uint32_t *tensors, size_t n,
+                                  uint32_t *joined, gw_why *why);
+/* Its residuals must be retired. The number may be used again. */
+GW_API gw_status gw_feedback_part(gw_feedback *store, uint32_t joined, gw_why *why);
 /* A residual of zeros for elements [first, first + count) at encode point `point`, of which a tensor
  * has one. A slot's number is never used again. */
 GW_API gw_status gw_feedback_add(gw_feedback *store, uint32_t tensor, uint32_t point,

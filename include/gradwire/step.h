@@ -80,6 +80,12 @@ GW_API gw_status gw_step_order(gw_step *step, const uint32_t *layers, size_t n, 
  * peer into one message. In force after the next agree; results do not hang on it. */
 GW_API gw_status gw_step_ready_together(gw_step *step, const uint32_t *groups, size_t n,
                                         gw_why *why);
+/* Which layers are sent as one tensor, as the buckets of a plan are (docs/plan.md): they are copied one behind the other and are one exchange, with
+ * one codec and one route. One number a layer, from 1 to n, the same for layers of one bucket; 0: by itself, as unless told otherwise. A
+ * bucket's layers are planned alike: else agree is GW_ERR_ARG. It stands on the wire where its last layer would. In force after the next agree; residuals
+ * belong to each layer, whatever its bucket is. Where a coded bucket arrives non-finite, all its layers do. GW_ERR_UNSUPPORTED with
+ * `sharded` and once levels are chosen during training. */
+GW_API gw_status gw_step_buckets(gw_step *step, const uint32_t *buckets, size_t n, gw_why *why);
 /* What a layer is planned as; params->codec is NULL where nothing is coded. */
 GW_API gw_status gw_step_planned(const gw_step *step, uint32_t layer, gw_params *params,
                                  gw_route *route);
@@ -129,7 +135,7 @@ typedef struct gw_layer_stats {
     uint64_t payload_bytes;
     double rel_error; /* of coding this rank's gradient once, without residual; NaN: not measured */
     uint64_t non_finite; /* in this rank's own gradient, as far as a codec saw it */
-    int fused;
+    int fused; /* it goes with others: bytes, times and error of all of them stand at the first on the wire */
     uint32_t coded_on;   /* gw_device of its codings; 0: it is not coded */
     double copy_seconds; /* gradients between device and host */
 } gw_layer_stats;

@@ -35,11 +35,11 @@ def _unwrap(model):
 
 
 def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=16384, seed=0, timeout=1800.0, lanes=0,
-           threads=0, piece=1 << 21, scaler=None, residual=None, replicas=None, writer=None, quiet=False,
+           threads=0, piece=None, scaler=None, residual=None, replicas=None, writer=None, quiet=False,
            payloads="host", verify_every=50, node=None):
     """From now on the model's gradients go through gradwire. All ranks call it, with the same arguments.
 
-    what         a codec ("natural:bits=8", "adacomp", "dense", ...), a plan file (.json), "adapt/dither:bits=4": every layer its
+    what         a codec ("natural:bits=8", "adacomp", "dense", ...), a plan file (.json), whose buckets and order are run too, "adapt/dither:bits=4": every layer its
                  own level of the codec, chosen again and again at no more error than this one everywhere, or "auto": every layer's
                  codec and route, planned from measured steps and links and watched (docs/auto.md)
     route        of compressed layers ("sra", "gather", ...); by default the codec's usual one. Where nodes have several ranks that is
@@ -47,7 +47,8 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
     rules        {pattern of parameter names: codec}, the last that fits counts: {"embed.*": "topk", "head.*": "dense"}
     dense_below  layers of fewer elements go together, uncompressed; so do vectors (biases, norms) of any size
     threads      for coding; 0: of DDP's gradients as many as this rank's cores leave beside torch's own threads, 1 to 4
-    piece        elements from which a tensor is cut, to overlap coding and wire: larger than elsewhere, since a message costs more here
+    piece        elements from which a tensor is cut, to overlap coding and wire. By default 2 Mi, more than elsewhere, since a message
+                 costs more here; with a plan file as the planner counts on (docs/step.md, "Pieces")
     timeout      seconds without an answer from another rank before it counts as gone
     scaler       a GradScaler: residuals follow its scale, and stay as they were in a step that it skips
     residual     "full": allows codecs with feedback under fully_shard, at the price of a full-size residual a rank
@@ -62,6 +63,8 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
     model = _unwrap(model)
     if any(a.model is model for a in _attached):
         raise GradwireError("this model is attached already: detach it first")
+    if piece is None:
+        piece = 0 if _plan.is_file(what) else 1 << 21
     options = dict(seed=seed, timeout=datetime.timedelta(seconds=timeout), lanes=lanes, threads=threads, piece=piece, node=node,
                    verify_every=VERIFY_NEVER if verify_every is None else int(verify_every))
     if hasattr(model, "set_custom_reduce_scatter"):
@@ -98,20 +101,20 @@ def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet,
         device.check_payloads(payloads, where)
         for layer in layers:
             layer.coder = "@gpu" if where is not None else ""
-        _plan.choose(layers, what, route, rules, dense_below)
+        wire = _plan.choose(layers, what, route, rules, dense_below, where)
         hook = getattr(model, "_gradwire_hook", None) or ddp.Hook(model)
         model._gradwire_hook = hook
-        return layers, parameters, hook, where
+        return layers, parameters, hook, where, wire
 
     group = model.process_group
-    layers, parameters, hook, where = say_together(group, prepare)
+    layers, parameters, hook, where, wire = say_together(group, prepare)
     reasons = gather(group, where.why if where is not None else None)
     if dist.get_rank(group) == 0:
         device.warn(reasons)
     # a plan decides for small layers too; else they go together
     fuse_below = 0 if _plan.is_file(what) else dense_below
     session = Session(layers, group, fuse_below=fuse_below, scaler=scaler, device=where, chooser=_plan.chooser(what), spec=what,
-                      payloads=payloads, **options)
+                      payloads=payloads, wire=wire, **options)
     hook.use(session, parameters)
     return _Attached(model, hook, session, what, quiet)
 

@@ -1,8 +1,9 @@
 """DistributedDataParallel: a communication hook that treats each bucket layer by layer.
 
 Wire order is the order of DDP's buckets, whose layers become ready together. Both are learnt in every step, and a step whose
-buckets were others than the last one's (after the first, DDP makes them anew) is followed by a new agreement. Layers are found
-by parameter, so that residuals stay where they belong.
+buckets were others than the last one's (after the first, DDP makes them anew) is followed by a new agreement. With a plan file
+its order and its buckets hold instead, whatever DDP's are: a bucket of the plan begins when the last of its layers was posted.
+Layers are found by parameter, so that residuals stay where they belong.
 """
 
 import torch
@@ -87,7 +88,7 @@ class Hook:
         self._seen.append(layers)
         last = bucket.is_last()
         if last:
-            if self._seen != self._buckets:
+            if self._seen != self._buckets and session.wire is None:
                 self._next = self._seen
             self._seen = []
         return session.future(layers, buffer, last)

@@ -42,12 +42,20 @@ def chooser(what):
     return name if name in ("adapt", "auto") else None
 
 
-def choose(layers, what, route, rules, dense_below):
-    """Fills in spec and route of every layer. Vectors (biases, norms) and small layers stay dense, unless a rule says."""
+class Wire:
+    """The order of the wire, as numbers of layers; and of each layer its bucket's number, from 1, or 0."""
+
+    def __init__(self, order, buckets):
+        self.order, self.buckets = order, buckets
+
+
+def choose(layers, what, route, rules, dense_below, device=None):
+    """Fills in spec and route of every layer. Vectors (biases, norms) and small layers stay dense, unless a rule says.
+    Returns the Wire of a plan file; None: it is learnt. `device` is where gradients lie, None: on the CPU."""
     if is_file(what):
         if route is not None or rules:
             raise GradwireError("a plan file says all: route and rules cannot stand beside it")
-        return follow(layers, read(what), what)
+        return follow(layers, read(what), what, device)
     if chooser(what) == "adapt":
         what = parse_adapt(what).uniform.decode()  # to begin with
     if chooser(what) == "auto":
@@ -83,8 +91,17 @@ def _no_duplicates(pairs):
     return found
 
 
+_KEYS = {"name": str, "elements": int, "spec": str, "route": str, "bucket": int}
+
+
+def _check_keys(path, place, found, known):
+    unknown = sorted(set(found) - set(known))
+    if unknown:
+        raise GradwireError(f"{path}: {place}unknown key '{unknown[0]}'")
+
+
 def read(path):
-    """The tensors of a gradwire.plan/1 file, in wire order: [(name, elements, spec, route)]."""
+    """The tensors of a gradwire.plan/1 file, in wire order: dicts of name, elements, spec, route, bucket."""
     try:
         with open(path, encoding="utf-8") as file:
             plan = json.load(file, object_pairs_hook=_no_duplicates)
@@ -94,36 +111,62 @@ def read(path):
         raise GradwireError(f"{path}: {error}") from None
     if not isinstance(plan, dict) or plan.get("format") != "gradwire.plan/1":
         raise GradwireError(f"{path}: format is not gradwire.plan/1")
+    _check_keys(path, "", plan, ("format", "job", "cluster", "predicted", "tensors"))
     tensors = plan.get("tensors")
     if not isinstance(tensors, list):
         raise GradwireError(f"{path}: tensors: not a list")
-    found = []
     for i, tensor in enumerate(tensors):
-        for key, kind in (("name", str), ("elements", int), ("spec", str), ("route", str)):
-            if not isinstance(tensor, dict) or not isinstance(tensor.get(key), kind):
+        for key, kind in _KEYS.items():
+            if not isinstance(tensor, dict) or type(tensor.get(key)) is not kind:
                 raise GradwireError(f"{path}: tensors[{i}].{key}: missing, or of another type")
-        found.append((tensor["name"], tensor["elements"], tensor["spec"], tensor["route"]))
-    return found
+        _check_keys(path, f"tensors[{i}]: ", tensor, _KEYS)
+        before = tensors[i - 1] if i else tensor
+        if tensor["bucket"] < max(before["bucket"], 0):
+            raise GradwireError(f"{path}: tensors[{i}]: bucket {tensor['bucket']} comes after bucket {before['bucket']}")
+        if tensor["bucket"] == before["bucket"] and any(tensor[key] != before[key] for key in ("spec", "route")):
+            raise GradwireError(f"{path}: tensors[{i}]: bucket {tensor['bucket']} goes two ways")
+    return tensors
 
 
-def follow(layers, tensors, path):
-    """A plan is for this model: the same names and sizes, each once."""
-    by_name = {layer.name: layer for layer in layers}
-    seen = set()
-    for name, elements, spec, route in tensors:
-        layer = by_name.get(name)
-        if layer is None:
+def _way(tensor, device):
+    """Spec and route as the plan has them; what cannot run here is refused."""
+    spec, route = tensor["spec"], parse_route(tensor["route"])
+    if chooser(spec):
+        raise GradwireError(f"spec '{spec}': a plan has one codec for each tensor; levels are not chosen beside it")
+    coded = lib.gw_route_encodes(byref(route)) != 0
+    if coded == (spec == "dense"):
+        raise GradwireError(f"the route encodes {'something' if coded else 'nothing'}, and the spec is {spec}")
+    if coded:
+        parse_params(spec)
+    if "@gpu" in tensor["route"] and (device is None or device.cuda is None):
+        reason = "this model's gradients lie on the CPU" if device is None else device.why
+        raise GradwireError(f"it is coded on a GPU, and cannot be here ({reason}): plan with --devices cpu")
+    return spec if coded else None
+
+
+def follow(layers, tensors, path, device=None):
+    """A plan is for this model: the same names and sizes, each once. Its buckets and its order are the wire's."""
+    number = {layer.name: i for i, layer in enumerate(layers)}
+    order, buckets = [], [0] * len(layers)
+    for tensor in tensors:
+        name, elements = tensor["name"], tensor["elements"]
+        at = number.get(name)
+        if at is None:
             raise GradwireError(f"{path}: the plan has a tensor '{name}', this model has not: a plan for another model?")
+        layer = layers[at]
         if layer.elements != elements:
             raise GradwireError(f"{path}: '{name}' has {elements} elements in the plan, {layer.elements} in this model")
-        if name in seen:
+        if buckets[at]:
             raise GradwireError(f"{path}: '{name}' stands there twice")
-        seen.add(name)
         try:
-            layer.go(None if spec in ("", "none", "dense") else spec, route)
+            layer.spec, layer.route = _way(tensor, device), tensor["route"]
         except GradwireError as error:
             raise GradwireError(f"{path}: '{name}': {error}", error.status) from None
-    missing = [layer.name for layer in layers if layer.name not in seen]
+        joins = order and tensors[len(order) - 1]["bucket"] == tensor["bucket"]
+        buckets[at] = buckets[order[-1]] if joins else at + 1
+        order.append(at)
+    missing = [layer.name for i, layer in enumerate(layers) if not buckets[i]]
     if missing:
         raise GradwireError(f"{path}: the plan says nothing of '{missing[0]}' ({len(missing)} such): "
                             "a plan for another model?")
+    return Wire(order, buckets)

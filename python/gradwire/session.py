@@ -63,8 +63,10 @@ class Session:
     """Layers are told apart by number: their place in `layers`, which is the order of the wire at first."""
 
     def __init__(self, layers, group, *, seed, timeout, lanes, threads, piece, fuse_below, scaler=None, measure_error=False,
-                 sharded=False, total=False, verify_every=0, carrier=None, device=None, chooser=None, spec=None, payloads="host", node=None):
+                 sharded=False, total=False, verify_every=0, carrier=None, device=None, chooser=None, spec=None, payloads="host",
+                 node=None, wire=None):
         self.layers, self.scaler, self.totals = layers, scaler, Totals()
+        self.wire = wire  # a plan's; None: it is learnt
         self.device, self._pinned = device, {}  # pinned: of gradients on a device that are coded here, by layer
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
         self.group = group
@@ -114,6 +116,10 @@ class Session:
             check(lib.gw_step_plan(self._step, i, params, route, byref(why)), why)
             check(lib.gw_step_planned(self._step, i, byref(Params()), byref(made)), why)
             layer.route = print_route(made)
+        if self.wire is not None:
+            numbers, n = c_uint32 * len(self.layers), len(self.layers)
+            check(lib.gw_step_order(self._step, numbers(*self.wire.order), n, byref(why)), why)
+            check(lib.gw_step_buckets(self._step, numbers(*self.wire.buckets), n, byref(why)), why)
 
     def _agree(self):
         why, self._between = Why(), False
@@ -167,7 +173,7 @@ class Session:
             self._scale = scale
 
     def follow(self, buckets):
-        """The wire's order is that of the buckets; layers of one become ready together. All ranks, between steps."""
+        """The wire's order is that of DDP's buckets; layers of one become ready together. All ranks, between steps."""
         why, order = Why(), [layer for bucket in buckets for layer in bucket]
         bucket_of = {layer: i + 1 for i, bucket in enumerate(buckets) for layer in bucket}
         check(lib.gw_step_order(self._step, (c_uint32 * len(order))(*order), len(order), byref(why)), why)

@@ -13,7 +13,8 @@ gw_status gw_feedback_retire(gw_feedback *store, uint64_t slot, gw_why *why)
     if (status != GW_OK) {
         return status;
     }
-    gw_store_tensor *t = &store->tensors[s->tensor];
+    gw_store_tensor *t = gw_store_tensor_of(store, s);
+    const gw_joined *joined = gw_store_joined(store, s->tensor);
     gw_residual *residual = s->residual;
     /* a commit of an open hand-over would clear an orphan that was never handed over */
     if (residual->open || t->open) {
@@ -21,18 +22,22 @@ gw_status gw_feedback_retire(gw_feedback *store, uint64_t slot, gw_why *why)
                        gw_name_show(t->name, t->name_bytes).text,
                        t->open ? "hand-over" : "encoding");
     }
+    status = joined != NULL ? gw_joined_check_retire(store, joined, why) : GW_OK;
+    if (status != GW_OK) {
+        return status;
+    }
     status = gw_residual_fetch(residual, why); /* the keeper goes, whatever it could bring */
     residual->keeper = (gw_feedback_keeper){0};
-    gw_residual **place = &t->live;
-    while (*place != residual) {
-        place = &(*place)->next;
+    gw_residual_unlink(&t->live, residual);
+    const int drop = status != GW_OK || (residual->point & GW_FEEDBACK_COPY) != 0;
+    if (joined != NULL) {
+        gw_joined_retire_parts(store, joined, residual, drop);
     }
-    *place = residual->next;
     s->residual = NULL;
     store->n_free += s->generation != UINT32_MAX;
     gw_pages_free(residual->after);
     residual->after = NULL;
-    if (status != GW_OK || residual->count == 0 || (residual->point & GW_FEEDBACK_COPY) != 0) {
+    if (drop || joined != NULL || residual->count == 0) {
         gw_residual_destroy(residual);
     } else {
         gw_residual_append(&t->orphans, residual);

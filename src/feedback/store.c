@@ -59,6 +59,27 @@ void gw_residual_destroy_list(gw_residual **list)
     }
 }
 
+int gw_residual_insert(gw_residual **list, gw_residual *residual)
+{
+    while (*list != NULL && (*list)->point < residual->point) {
+        list = &(*list)->next;
+    }
+    if (*list != NULL && (*list)->point == residual->point) {
+        return 0;
+    }
+    residual->next = *list;
+    *list = residual;
+    return 1;
+}
+
+void gw_residual_unlink(gw_residual **list, const gw_residual *residual)
+{
+    while (*list != residual) {
+        list = &(*list)->next;
+    }
+    *list = residual->next;
+}
+
 void gw_residual_append(gw_residual **list, gw_residual *residual)
 {
     while (*list != NULL) {
@@ -130,6 +151,10 @@ void gw_feedback_destroy(gw_feedback *store)
     if (store == NULL) {
         return;
     }
+    for (size_t i = 0; i < store->n_joined; i++) {
+        gw_joined_destroy(store->joined[i]);
+    }
+    free(store->joined);
     for (size_t i = 0; i < store->n_tensors; i++) {
         gw_residual_destroy_list(&store->tensors[i].live);
         gw_residual_destroy_list(&store->tensors[i].orphans);
@@ -167,11 +192,18 @@ gw_status gw_store_check_range(const gw_store_tensor *tensor, uint64_t first, ui
 gw_status gw_store_tensor_at(const gw_feedback *store, uint32_t tensor, gw_store_tensor **out,
                              gw_why *why)
 {
-    if (store == NULL || tensor >= store->n_tensors) {
+    gw_joined *joined = store != NULL ? gw_store_joined(store, tensor) : NULL;
+    if (store == NULL || (joined == NULL && tensor >= store->n_tensors)) {
         return GW_FAIL(why, GW_ERR_ARG, "no store, or tensor number %u is not in it", tensor);
     }
-    *out = &store->tensors[tensor];
+    *out = joined != NULL ? &joined->whole : &store->tensors[tensor];
     return GW_OK;
+}
+
+gw_store_tensor *gw_store_tensor_of(const gw_feedback *store, const gw_store_slot *slot)
+{
+    gw_joined *joined = gw_store_joined(store, slot->tensor);
+    return joined != NULL ? &joined->whole : &store->tensors[slot->tensor];
 }
 
 gw_status gw_store_slot_at(const gw_feedback *store, uint64_t slot, gw_store_slot **out,
@@ -213,8 +245,12 @@ size_t gw_store_search(const gw_feedback *store, const char *name, size_t bytes,
 
 gw_status gw_store_check_quiet(const gw_feedback *store, gw_why *why)
 {
-    for (size_t i = 0; i < store->n_tensors; i++) {
-        const gw_store_tensor *t = &store->tensors[i];
+    for (size_t i = 0; i < store->n_tensors + store->n_joined; i++) {
+        const gw_joined *joined = i < store->n_tensors ? NULL : store->joined[i - store->n_tensors];
+        if (i >= store->n_tensors && joined == NULL) {
+            continue;
+        }
+        const gw_store_tensor *t = joined != NULL ? &joined->whole : &store->tensors[i];
         int open = t->open;
         for (const gw_residual *r = t->live; r != NULL; r = r->next) {
             open |= r->open;
@@ -230,8 +266,7 @@ gw_status gw_store_check_quiet(const gw_feedback *store, gw_why *why)
 
 /* ---- tensors and slots ---- */
 
-/* Room for one more item in an array, or 0. */
-static int grow(void **items, size_t item, size_t n, size_t *room)
+int gw_store_grow(void **items, size_t item, size_t n, size_t *room)
 {
     if (n < *room) {
         return 1;
@@ -270,9 +305,11 @@ gw_status gw_feedback_add_tensor(gw_feedback *store, const char *name, uint64_t 
     size_t room = store->room_tensors;
     void *tensors = store->tensors, *sorted = store->sorted;
     char *copy = malloc(bytes + 1);
-    const int grown = copy != NULL && grow(&sorted, sizeof *store->sorted, store->n_tensors, &room);
+    const int grown =
+        copy != NULL && gw_store_grow(&sorted, sizeof *store->sorted, store->n_tensors, &room);
     store->sorted = sorted;
-    if (!grown || !grow(&tensors, sizeof *store->tensors, store->n_tensors, &store->room_tensors)) {
+    if (!grown ||
+        !gw_store_grow(&tensors, sizeof *store->tensors, store->n_tensors, &store->room_tensors)) {
         free(copy);
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for tensor '%s'",
                        gw_name_show(name, bytes).text);
@@ -314,7 +351,7 @@ static gw_store_slot *free_slot(gw_feedback *store)
         }
     }
     void *slots = store->slots;
-    if (!grow(&slots, sizeof *store->slots, store->n_slots, &store->room_slots)) {
+    if (!gw_store_grow(&slots, sizeof *store->slots, store->n_slots, &store->room_slots)) {
         return NULL;
     }
     store->slots = slots;
@@ -335,29 +372,35 @@ gw_status gw_feedback_add(gw_feedback *store, uint32_t tensor, uint32_t point, u
     if (status != GW_OK) {
         return status;
     }
-    gw_residual **place = &t->live;
-    while (*place != NULL && (*place)->point < point) {
-        place = &(*place)->next;
-    }
     const gw_name_shown name = gw_name_show(t->name, t->name_bytes);
-    if (*place != NULL && (*place)->point == point) {
-        return GW_FAIL(why, GW_ERR_STATE, "tensor '%s' has a residual at encode point %u already",
-                       name.text, point);
-    }
     if (store->n_slots - store->n_free >= GW_FEEDBACK_MAX_SLOTS) {
         return GW_FAIL(why, GW_ERR_RANGE, "tensor '%s': after %d slots", name.text,
                        GW_FEEDBACK_MAX_SLOTS);
     }
     gw_residual *residual =
         gw_residual_create(point, first, count, store->mode == GW_FEEDBACK_BESIDE);
-    gw_store_slot *s = residual != NULL ? free_slot(store) : NULL;
-    if (s == NULL) {
-        gw_residual_destroy(residual);
+    if (residual == NULL) {
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for %llu numbers of tensor '%s'",
                        (unsigned long long)count, name.text);
     }
-    residual->next = *place;
-    *place = residual;
+    if (!gw_residual_insert(&t->live, residual)) {
+        gw_residual_destroy(residual);
+        return GW_FAIL(why, GW_ERR_STATE, "tensor '%s' has a residual at encode point %u already",
+                       name.text, point);
+    }
+    const gw_joined *joined = gw_store_joined(store, tensor);
+    status = joined != NULL ? gw_joined_add_parts(store, joined, residual, why) : GW_OK;
+    gw_store_slot *s = status == GW_OK ? free_slot(store) : NULL;
+    if (s == NULL) {
+        if (status == GW_OK && joined != NULL) {
+            gw_joined_retire_parts(store, joined, residual, 1);
+        }
+        gw_residual_unlink(&t->live, residual);
+        gw_residual_destroy(residual);
+        return status != GW_OK
+                   ? status
+                   : GW_FAIL(why, GW_ERR_MEMORY, "no memory for a slot of tensor '%s'", name.text);
+    }
     *s = (gw_store_slot){residual, tensor, s->generation + 1};
     *slot = (uint64_t)s->generation << 32 | (uint64_t)(s - store->slots);
     return GW_OK;
@@ -378,7 +421,7 @@ const float *gw_feedback_residual(const gw_feedback *store, uint64_t slot)
 static gw_status fail_at(const gw_feedback *store, const gw_store_slot *s, gw_status status,
                          const char *words, gw_why *why)
 {
-    const gw_store_tensor *t = &store->tensors[s->tensor];
+    const gw_store_tensor *t = gw_store_tensor_of(store, s);
     return GW_FAIL(why, status, "tensor '%s', encode point %u: %s",
                    gw_name_show(t->name, t->name_bytes).text, s->residual->point, words);
 }
@@ -474,7 +517,7 @@ gw_status gw_feedback_check(const gw_feedback *store, uint64_t slot, const float
                        "r' lies elsewhere or is not complete, and cannot be looked at", why);
     }
     if (status == GW_OK && !gw_all_finite(from, s->residual->count, &at)) {
-        const gw_store_tensor *t = &store->tensors[s->tensor];
+        const gw_store_tensor *t = gw_store_tensor_of(store, s);
         const uint64_t element = s->residual->first + at;
         return GW_FAIL(why, GW_ERR_RANGE,
                        "tensor '%s', encode point %u: r' is not finite at element %llu",

@@ -21,6 +21,8 @@ typedef struct gw_residual {
     void *memory;          /* what r points into */
     gw_feedback_keeper
         keeper; /* fetch is NULL: the store has r; else, unless `here`, r is only where it is brought to */
+    struct gw_residual *whole; /* the joined tensor's residual that this is a part of; NULL: none */
+    uint64_t at;               /* where in it */
 } gw_residual;
 
 typedef struct gw_store_tensor {
@@ -38,6 +40,16 @@ typedef struct gw_store_tensor {
     uint64_t open_first, open_end; /* … of these elements */
 } gw_store_tensor;
 
+/* Tensors one behind the other. Only `whole.live` is used; each member's `live` has its parts. */
+typedef struct gw_joined {
+    gw_store_tensor whole; /* its name is the first member's */
+    uint32_t *members;
+    size_t n;
+} gw_joined;
+
+/* Numbers of joined tensors have this bit. */
+#define GW_STORE_JOINED 0x80000000u
+
 typedef struct gw_store_slot {
     gw_residual *residual; /* NULL: free */
     uint32_t tensor, generation;
@@ -49,6 +61,8 @@ struct gw_feedback {
     gw_store_tensor *tensors; /* in order of declaration: the caller's numbers */
     uint32_t *sorted;         /* the same by name */
     size_t n_tensors, room_tensors;
+    gw_joined **joined; /* NULL: a number to be used again */
+    size_t n_joined, room_joined;
     gw_store_slot *slots;
     size_t n_slots, room_slots, n_free; /* n_free: of n_slots, those to be used again */
     const gw_convert *convert;
@@ -83,6 +97,25 @@ gw_status gw_store_tensor_at(const gw_feedback *store, uint32_t tensor, gw_store
                              gw_why *why);
 gw_status gw_store_slot_at(const gw_feedback *store, uint64_t slot, gw_store_slot **out,
                            gw_why *why);
+/* The tensor of a slot that is there; it may be a joined one. */
+gw_store_tensor *gw_store_tensor_of(const gw_feedback *store, const gw_store_slot *slot);
+/* Room for one more item in an array, or 0. */
+int gw_store_grow(void **items, size_t item, size_t n, size_t *room);
+/* NULL: the tensor is not a joined one. */
+gw_joined *gw_store_joined(const gw_feedback *store, uint32_t tensor);
+/* A part for each member that the new residual covers. On failure there is none. */
+gw_status gw_joined_add_parts(gw_feedback *store, const gw_joined *joined, gw_residual *whole,
+                              gw_why *why);
+/* No member may have an open hand-over when the whole retires. */
+gw_status gw_joined_check_retire(const gw_feedback *store, const gw_joined *joined, gw_why *why);
+/* Parts of the whole, which is up to date, become orphans; or, `drop`, are no more. */
+void gw_joined_retire_parts(gw_feedback *store, const gw_joined *joined, const gw_residual *whole,
+                            int drop);
+void gw_joined_destroy(gw_joined *joined);
+/* Puts a residual into a list of live ones, which is in order of encode points; 0: there is one of its point. */
+int gw_residual_insert(gw_residual **list, gw_residual *residual);
+/* Takes a residual out of the list that it is in. */
+void gw_residual_unlink(gw_residual **list, const gw_residual *residual);
 /* Where `name` is in `sorted`, or would be; *found says which. */
 size_t gw_store_search(const gw_feedback *store, const char *name, size_t bytes, int *found);
 /* A failure if an encoding or a hand-over is open anywhere. */

@@ -29,6 +29,23 @@ gw_status gw_step_adapt_copy(gw_step *s, uint32_t layer, const gw_tensor *gradie
     return gw_step_adapt_keep(a, place, gradient, why);
 }
 
+/* Of those of all pieces, what lies in [first, first + count). */
+static void add_residuals(const gw_step *s, gw_exchange *const *pieces, uint32_t n, uint64_t first,
+                          uint64_t count, float *to)
+{
+    for (uint32_t i = 0; i < n; i++) {
+        gw_range range;
+        const float *residual = gw_exchange_residual(pieces[i], &range);
+        const uint64_t from = range.first > first ? range.first : first;
+        const uint64_t end = range.first + range.count, last = first + count;
+        const uint64_t until = end < last ? end : last;
+        if (residual != NULL && from < until) {
+            s->convert->add(GW_F32, residual + (from - range.first), to + (from - first),
+                            (size_t)(until - from));
+        }
+    }
+}
+
 gw_status gw_step_adapt_keep(gw_step_adapt *a, uint32_t place, const gw_tensor *gradient,
                              gw_why *why)
 {
@@ -46,12 +63,12 @@ gw_status gw_step_adapt_keep(gw_step_adapt *a, uint32_t place, const gw_tensor *
         s->convert->widen(l->dtype, gradient->data, copy, (size_t)l->elements);
     }
     const uint32_t caller = gw_fp_enter();
-    for (uint32_t i = 0; i < l->n_pieces; i++) {
-        gw_range range;
-        const float *residual = gw_exchange_residual(l->pieces[i], &range);
-        if (residual != NULL) {
-            s->convert->add(GW_F32, residual, copy + range.first, (size_t)range.count);
-        }
+    if (l->fusion != UINT32_MAX) {
+        const gw_fusion *f = &s->fusions[l->fusion];
+        add_residuals(s, f->pieces, f->n_pieces, gw_fusion_place(s, f, a->layers[place].layer),
+                      l->elements, copy);
+    } else {
+        add_residuals(s, l->pieces, l->n_pieces, 0, l->elements, copy);
     }
     gw_fp_leave(caller);
     return GW_OK;

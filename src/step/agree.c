@@ -216,14 +216,23 @@ static uint64_t hash_groups(const gw_step *s)
     return hash;
 }
 
+static uint64_t hash_buckets(const gw_step *s)
+{
+    uint64_t all = 0;
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        all = (all ^ s->layers[i].bucket) * 0x9E3779B97F4A7C15u;
+    }
+    return all;
+}
+
 static gw_status compare_layers(gw_step *s, gw_why *why)
 {
-    static const char *const names[] = {"library version", "step number", "layers:", "wire order",
-                                        "ready together"};
+    static const char *const names[] = {
+        "library version", "step number", "layers:", "wire order", "ready together", "buckets"};
     gw_comm *comm = s->lanes[0].groups.flat;
-    const uint64_t numbers[GW_STEP_NUMBERS] = {gw_version(), s->number, s->n_layers, hash_order(s),
-                                               hash_groups(s)};
-    gw_status status = gw_step_compare_numbers(s, comm, numbers, names, 5, why);
+    const uint64_t numbers[GW_STEP_NUMBERS] = {gw_version(),  s->number,      s->n_layers,
+                                               hash_order(s), hash_groups(s), hash_buckets(s)};
+    gw_status status = gw_step_compare_numbers(s, comm, numbers, names, 6, why);
     uint64_t own = 0;
     uint64_t *all = calloc(comm->ranks, sizeof *all);
     for (uint32_t i = 0; i < s->n_layers; i++) {
@@ -253,6 +262,9 @@ gw_status gw_step_agree(gw_step *s, gw_why *why)
     status = compare_layers(s, why);
     if (status == GW_OK) {
         status = gw_step_verify_rest(s, why);
+    }
+    if (status == GW_OK) {
+        status = gw_fusions_check(s, why); /* the same on all ranks */
     }
     if (status == GW_OK) {
         status = gw_step_prepare(s, why);

@@ -86,13 +86,37 @@ static uint64_t checksum(const gw_step_auto *u)
     uint64_t hash = u->base->hash ^ u->next.step;
     for (uint32_t i = 0; i < u->base->n; i++) {
         const gw_auto_way *w = &u->chosen[i];
-        uint64_t words[2 + GW_PARAMS_MAX] = {w->params.codec != NULL ? gw_codec_id(w->params.codec)
+        uint64_t words[3 + GW_PARAMS_MAX] = {w->params.codec != NULL ? gw_codec_id(w->params.codec)
                                                                      : UINT64_MAX,
-                                             gw_route_hash(&w->route)};
-        memcpy(words + 2, w->params.value, sizeof w->params.value);
+                                             gw_route_hash(&w->route), w->with};
+        memcpy(words + 3, w->params.value, sizeof w->params.value);
         hash = gw_payload_hash(words, sizeof words, hash);
     }
     return hash;
+}
+
+void gw_auto_set_buckets(gw_step_auto *u, const gw_auto_way *ways)
+{
+    gw_step *s = u->step;
+    for (uint32_t i = 0; i < u->base->n; i++) {
+        gw_layer *l = &s->layers[u->base->layers[i].layer];
+        const uint32_t bucket = u->base->layers[ways[i].with].layer + 1;
+        s->agreed &= l->bucket == bucket;
+        l->bucket = bucket;
+    }
+}
+
+/* Bytes that rank 0 sends for what goes with this place; 0 unless it is the first of them. */
+static gw_status bytes_of(const gw_step_auto *u, uint32_t place, uint64_t *bytes, gw_why *why)
+{
+    const gw_auto_way *w = &u->chosen[place];
+    gw_layer all = u->step->layers[u->base->layers[place].layer];
+    *bytes = 0;
+    if (w->with != place) {
+        return GW_OK;
+    }
+    all.elements = u->together[place];
+    return gw_step_bytes_sent(u->step, &all, &w->params, &w->route, bytes, why);
 }
 
 /* What all layers go by from the next step on; u->next is told of. */
@@ -101,6 +125,10 @@ static gw_status apply(gw_step_auto *u, uint64_t number, gw_why *why)
     gw_step *s = u->step;
     gw_status status = GW_OK;
     u->next.bytes = u->next.dense_bytes = 0;
+    memset(u->together, 0, u->base->n * sizeof *u->together);
+    for (uint32_t i = 0; i < u->base->n; i++) {
+        u->together[u->chosen[i].with] += s->layers[u->base->layers[i].layer].elements;
+    }
     for (uint32_t i = 0; i < u->base->n && status == GW_OK; i++) {
         const gw_auto_way *w = &u->chosen[i];
         const uint32_t layer = u->base->layers[i].layer;
@@ -111,7 +139,7 @@ static gw_status apply(gw_step_auto *u, uint64_t number, gw_why *why)
                                       &w->route, why);
         }
         if (status == GW_OK) {
-            status = gw_step_bytes_sent(s, &s->layers[layer], &w->params, &w->route, &bytes, why);
+            status = bytes_of(u, i, &bytes, why);
         }
         u->next.bytes += bytes;
     }
@@ -120,6 +148,7 @@ static gw_status apply(gw_step_auto *u, uint64_t number, gw_why *why)
         u->next.dense_bytes += bytes;
         u->next.bytes += u->base->place_of[l] == UINT32_MAX ? bytes : 0;
     }
+    gw_auto_set_buckets(u, u->chosen);
     if (status == GW_OK && !s->agreed) {
         status = gw_step_agree(s, why);
     }
@@ -224,7 +253,7 @@ static gw_status fall_back(gw_step_auto *u, gw_auto_reason reason, const gw_auto
     u->next.noise_ratio = 0;
     u->next.budget = u->decisions != 0 ? u->last.budget : (double)NAN;
     for (uint32_t i = 0; i < a->n; i++) {
-        u->chosen[i] = (gw_auto_way){.params = {.codec = NULL}, .route = u->dense};
+        u->chosen[i] = (gw_auto_way){.params = {.codec = NULL}, .route = u->dense, .with = i};
         u->next.changed += u->ways[i].params.codec != NULL;
     }
     status = apply(u, number, why);
@@ -452,10 +481,11 @@ void gw_step_auto_end(gw_step_auto *u)
     if (u->request != NULL && u->step->status == GW_OK) { /* others may still read what is freed */
         (void)gw_comm_wait(u->step->side, u->request, u->step->config.timeout, NULL);
     }
-    void *const all[] = {u->ways,    u->chosen,    u->riskier,  u->table,       u->posted,
-                         u->sorted,  u->tensors,   u->place_of, u->ready,       u->asked,
-                         u->entries, u->codecs,    u->probe,    u->probe_sizes, u->probe_said,
-                         u->said,    u->said_room, u->room,     u->levels,      u->errors};
+    void *const all[] = {u->parted,      u->together,   u->ways,    u->chosen,    u->riskier,
+                         u->table,       u->posted,     u->sorted,  u->tensors,   u->place_of,
+                         u->ready,       u->asked,      u->entries, u->codecs,    u->probe,
+                         u->probe_sizes, u->probe_said, u->said,    u->said_room, u->room,
+                         u->levels,      u->errors};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         free(all[i]);
     }

@@ -19,7 +19,7 @@
 #define GW_AUTO_LEAST_ALPHA 0.0625
 enum { GW_AUTO_CODECS = 3 * GW_AUTO_FAMILIES };
 /* Sizes at which a codec is measured, and the most numbers that a rank tells the others in one message. */
-enum { GW_AUTO_POINTS = 3, GW_AUTO_MOST_NUMBERS = 2 * GW_AUTO_POINTS * GW_AUTO_CODECS + 1 };
+enum { GW_AUTO_POINTS = 3, GW_AUTO_MOST_NUMBERS = 2 * GW_AUTO_POINTS * GW_AUTO_CODECS + 2 };
 enum {
     GW_AUTO_WINDOW = 10, /* steps that are watched together */
     GW_AUTO_SHARES = 5,  /* window of a full round */
@@ -32,10 +32,12 @@ enum {
     GW_AUTO_BINS = 64 /* of a sketch, and elements of a block of it */
 };
 
-/* How a layer goes; codec NULL: as it is. */
+/* How a layer goes; codec NULL: as it is. Layers of base->layers that are sent as one have the same `with`, the place of one of
+ * them. */
 typedef struct gw_auto_way {
     gw_params params;
     gw_route route;
+    uint32_t with;
 } gw_auto_way;
 
 /* Of a sample of a rank's gradients: their squared norm, and a sketch, whose squared norm, and that of differences, is on the
@@ -106,8 +108,9 @@ typedef struct gw_step_auto {
     gw_step_adapt *base;
     gw_step_auto_config config; /* nothing is 0 */
     gw_params families[GW_AUTO_FAMILIES];
-    gw_auto_way *ways, *chosen; /* of each of base->layers: in force, will bind */
-    gw_auto_way *riskier;       /* of the thread, while it chooses */
+    gw_auto_way *ways, *chosen;    /* of each of base->layers: in force, will bind */
+    gw_auto_way *riskier, *parted; /* of the thread, while it chooses */
+    uint64_t *together;            /* elements of all that are sent with each place */
     gw_route dense;
     gw_route everyday;               /* of the default */
     double *table;                   /* means, of the last time that a layer could be measured */
@@ -184,6 +187,8 @@ void gw_step_auto_end(gw_step_auto *u); /* accepts NULL */
 /* The next step begins a round. */
 void gw_auto_begin_round(gw_step_auto *u, uint64_t start, gw_auto_reason reason, int quick);
 
+/* Layers that are sent as one are a bucket of the step, by these ways; all others are one of their own. */
+void gw_auto_set_buckets(gw_step_auto *u, const gw_auto_way *ways);
 /* By the thread: the plan, and what to say of it. */
 void gw_step_auto_choose(gw_step_auto *u);
 /* In words: why the round is made; what came of it, or why it failed. */

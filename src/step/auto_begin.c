@@ -20,6 +20,13 @@ static gw_status check(const gw_step *s, const gw_step_auto_config *c, gw_why *w
         return GW_FAIL(why, GW_ERR_UNSUPPORTED, "auto: a step that is %s has no plans made for it",
                        s->config.sharded ? "sharded" : "on a device");
     }
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        if (s->layers[i].bucket != 0) {
+            return GW_FAIL(why, GW_ERR_UNSUPPORTED,
+                           "auto plans all layers itself: '%.100s' is in a bucket",
+                           s->layers[i].name);
+        }
+    }
     if (c->n_families > GW_AUTO_FAMILIES - 1 || (c->families == NULL && c->n_families != 0)) {
         return GW_FAIL(why, GW_ERR_RANGE, "auto: at most %d families", GW_AUTO_FAMILIES - 1);
     }
@@ -263,6 +270,8 @@ static gw_status allocate(gw_step_auto *u, gw_why *why)
     u->ways = calloc((size_t)a->n + 1, sizeof *u->ways);
     u->chosen = calloc((size_t)a->n + 1, sizeof *u->chosen);
     u->riskier = calloc((size_t)a->n + 1, sizeof *u->riskier);
+    u->parted = calloc((size_t)a->n + 1, sizeof *u->parted);
+    u->together = calloc((size_t)a->n + 1, sizeof *u->together);
     u->table = calloc(a->table + 1, sizeof *u->table);
     u->posted = calloc((GW_AUTO_SHARES + 1) * (known + 1), sizeof *u->posted);
     u->sorted = calloc(GW_AUTO_SHARES + 1, sizeof *u->sorted);
@@ -274,11 +283,11 @@ static gw_status allocate(gw_step_auto *u, gw_why *why)
     u->said = calloc(ranks * GW_SAY, sizeof *u->said);
     u->said_room = malloc(gw_gather_room(u->step->config.comm, sizeof u->say));
     u->room = malloc(gw_gather_room(u->step->config.comm, GW_AUTO_MOST_NUMBERS * sizeof(double)));
-    return u->ways != NULL && u->chosen != NULL && u->riskier != NULL && u->table != NULL &&
-                   u->posted != NULL && u->sorted != NULL && u->tensors != NULL &&
-                   u->place_of != NULL && u->ready != NULL && u->asked != NULL &&
-                   u->levels != NULL && u->errors != NULL && u->entries != NULL &&
-                   u->said != NULL && u->said_room != NULL && u->room != NULL
+    return u->ways != NULL && u->chosen != NULL && u->riskier != NULL && u->parted != NULL &&
+                   u->together != NULL && u->table != NULL && u->posted != NULL &&
+                   u->sorted != NULL && u->tensors != NULL && u->place_of != NULL &&
+                   u->ready != NULL && u->asked != NULL && u->levels != NULL && u->errors != NULL &&
+                   u->entries != NULL && u->said != NULL && u->said_room != NULL && u->room != NULL
                ? GW_OK
                : GW_FAIL(why, GW_ERR_MEMORY, "no memory for auto");
 }
@@ -332,10 +341,12 @@ static gw_status go_by_default(gw_step_auto *u, gw_why *why)
         const int coded = !late && gw_params_equal(&l->levels[l->uniform], uniform);
         u->ways[i].params = coded ? *uniform : (gw_params){.codec = NULL};
         u->ways[i].route = coded ? u->everyday : u->dense;
+        u->ways[i].with = i;
         status =
             gw_step_set_plan(u->step, l->layer, coded ? uniform : NULL, &u->ways[i].route, why);
     }
     memcpy(u->chosen, u->ways, u->base->n * sizeof *u->ways);
+    gw_auto_set_buckets(u, u->ways);
     return status == GW_OK ? gw_step_agree(u->step, why) : status;
 }
 

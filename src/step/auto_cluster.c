@@ -157,6 +157,28 @@ static double crowded(void)
     return beside / alone;
 }
 
+/* ---- copies ---- */
+
+/* Seconds a byte, of layers that are put together. */
+static double time_copy(void)
+{
+    enum { BYTES = 4 << 20 };
+    uint8_t *from = malloc(2 * (size_t)BYTES);
+    double seconds = 0;
+    if (from != NULL) {
+        memset(from, 1, 2 * (size_t)BYTES);
+        const double begin = gw_step_now();
+        uint32_t repeats = 0;
+        for (; repeats < 2 || gw_step_now() - begin < LONG_ENOUGH; repeats++) {
+            memcpy(from + (repeats % 2) * (size_t)BYTES, from + (1 - repeats % 2) * (size_t)BYTES,
+                   BYTES);
+        }
+        seconds = (gw_step_now() - begin) / repeats / BYTES;
+    }
+    free(from);
+    return seconds;
+}
+
 /* ---- the cluster ---- */
 
 static gw_status check_given(const gw_step_auto *u, const gw_cluster *c, uint32_t near, gw_why *why)
@@ -247,13 +269,14 @@ gw_status gw_auto_cluster_codecs(gw_step_auto *u, gw_why *why)
     enum { WIDTH = 2 * GW_AUTO_POINTS };
     const uint32_t ranks = u->step->config.comm->ranks;
     gw_params coded[GW_AUTO_CODECS];
-    const size_t n = list_coded(u, coded), numbers = n * WIDTH + 1;
-    double own[GW_AUTO_CODECS * WIDTH + 1] = {0};
+    const size_t n = list_coded(u, coded), numbers = n * WIDTH + 2;
+    double own[GW_AUTO_CODECS * WIDTH + 2] = {0};
     gw_status status = GW_OK;
     for (size_t i = 0; i < n && status == GW_OK; i++) {
         status = measure_spec(&coded[i], own + i * WIDTH, why);
     }
     own[n * WIDTH] = crowded();
+    own[n * WIDTH + 1] = time_copy();
     const gw_status others = gw_auto_gather(u, own, numbers * sizeof *own, u->probe_said, why);
     if (status != GW_OK || others != GW_OK) {
         return status != GW_OK ? status : others;
@@ -265,6 +288,7 @@ gw_status gw_auto_cluster_codecs(gw_step_auto *u, gw_why *why)
         }
     }
     u->cluster.cpu_workers = own[n * WIDTH] < 1.5 ? 1 : 0;
+    u->cluster.copy.rate = own[n * WIDTH + 1] > 0 ? 1 / own[n * WIDTH + 1] : 0; /* 0: free */
     for (size_t i = 0; i < n; i++) {
         gw_codec_cost *c = &u->codecs[i];
         *c = (gw_codec_cost){.params = coded[i], .device = GW_DEVICE_CPU};

@@ -189,12 +189,15 @@ void gw_auto_job_make(gw_step_auto *u)
         u->ready[l] = u->ready[l] > 0 ? u->ready[l] : 0;
     }
     for (uint32_t l = 0; l < a->known; l++) {
-        if (s->layers[l].fusion == UINT32_MAX && s->layers[l].elements != 0) {
+        const int alone = s->layers[l].fusion == UINT32_MAX || s->layers[l].bucket != 0;
+        if (alone && s->layers[l].elements != 0) {
             add_tensor(u, s->layers[l].name, s->layers[l].elements, u->ready[l], a->place_of[l]);
         }
     }
     for (uint32_t i = 0; i < s->n_fusions; i++) {
-        add_fusion(u, &s->fusions[i]);
+        if (s->fusions[i].bucket == 0) { /* buckets are the plan's own, to be chosen again */
+            add_fusion(u, &s->fusions[i]);
+        }
     }
     u->job.forward = first;
     u->job.backward = last - first;

@@ -57,8 +57,8 @@ static void ask(gw_step_auto *u, int late)
 }
 
 /* With links of `factor` times their rate. */
-static gw_status solve(gw_step_auto *u, double factor, gw_plan **plan, gw_joint_report *report,
-                       gw_why *why)
+static gw_status solve(gw_step_auto *u, double factor, int fuses, gw_plan **plan,
+                       gw_joint_report *report, gw_why *why)
 {
     gw_cluster cluster = u->cluster;
     gw_cluster_link *link = cluster.nodes > 1 ? &cluster.inter : &cluster.intra;
@@ -67,7 +67,7 @@ static gw_status solve(gw_step_auto *u, double factor, gw_plan **plan, gw_joint_
                                       .n_tensors = u->job.n,
                                       .alpha = u->next.alpha * gw_route_encodes(&u->everyday),
                                       .devices = GW_DEVICE_CPU,
-                                      .no_fusion = 1};
+                                      .no_fusion = !fuses};
     return gw_joint_create(&u->job, &cluster, &request, plan, report, why);
 }
 
@@ -75,7 +75,7 @@ static double step_with(gw_step_auto *u, double factor)
 {
     gw_plan *plan = NULL;
     gw_joint_report report;
-    const gw_status status = solve(u, factor, &plan, &report, NULL);
+    const gw_status status = solve(u, factor, 1, &plan, &report, NULL);
     gw_plan_destroy(plan);
     return status == GW_OK ? report.step : (double)NAN;
 }
@@ -118,10 +118,13 @@ static int any_late(const gw_step_auto *u, const gw_auto_way *ways)
 
 static gw_status predict(gw_step_auto *u, const gw_auto_way *ways, double *seconds, gw_why *why)
 {
+    uint32_t with = UINT32_MAX, bucket = 0;
     for (size_t i = 0; i < u->job.n; i++) {
         const uint32_t place = u->place_of[i];
-        u->entries[i] =
-            (gw_plan_entry){.tensor = (uint32_t)i, .bucket = (uint32_t)i, .route = u->dense};
+        const int joins = place != UINT32_MAX && ways[place].with == with;
+        bucket += i != 0 && !joins;
+        with = place != UINT32_MAX ? ways[place].with : UINT32_MAX;
+        u->entries[i] = (gw_plan_entry){.tensor = (uint32_t)i, .bucket = bucket, .route = u->dense};
         if (place != UINT32_MAX) {
             u->entries[i].params = ways[place].params;
             u->entries[i].route = ways[place].route;
@@ -130,8 +133,12 @@ static gw_status predict(gw_step_auto *u, const gw_auto_way *ways, double *secon
     return gw_plan_predict(&u->job, &u->cluster, u->entries, u->job.n, 0, seconds, why);
 }
 
-static gw_status take(gw_step_auto *u, const gw_plan *plan, gw_why *why)
+/* A step of its own may have neither matrices together, whose errors are not those of each, nor layers with those that it sends
+ * together itself: such a bucket is parted, and *parted set. */
+static gw_status take(gw_step_auto *u, const gw_plan *plan, int *parted, gw_why *why)
 {
+    uint32_t before = UINT32_MAX, bucket = UINT32_MAX;
+    *parted = 0;
     for (size_t i = 0; i < gw_plan_count(plan); i++) {
         gw_plan_entry e;
         const gw_status status = gw_plan_entry_at(plan, i, &e);
@@ -139,19 +146,63 @@ static gw_status take(gw_step_auto *u, const gw_plan *plan, gw_why *why)
             return GW_FAIL(why, status, "auto: a plan without entry %zu", i);
         }
         const uint32_t place = u->place_of[e.tensor];
-        if (place == UINT32_MAX) {
-            continue;
+        const int coded = gw_route_encodes(&e.route) != 0, joins = e.bucket == bucket;
+        const int may = place != UINT32_MAX && before != UINT32_MAX &&
+                        !(coded && (gw_params_flags(&e.params) & GW_CODEC_ROUNDS) != 0);
+        *parted |= joins && !may;
+        if (place != UINT32_MAX) {
+            u->chosen[place] =
+                (gw_auto_way){.params = coded ? e.params : (gw_params){.codec = NULL},
+                              .route = e.route,
+                              .with = joins && may ? u->chosen[before].with : place};
         }
-        const int coded = gw_route_encodes(&e.route) != 0;
-        u->chosen[place] = (gw_auto_way){.params = coded ? e.params : (gw_params){.codec = NULL},
-                                         .route = e.route};
+        before = place;
+        bucket = e.bucket;
     }
     return GW_OK;
 }
 
+/* The best plan that can be run, and how long its step is. */
+static gw_status solve_and_take(gw_step_auto *u, int fuses, int *parted, gw_joint_report *report,
+                                gw_why *why)
+{
+    gw_plan *plan = NULL;
+    gw_status status = solve(u, 1, fuses, &plan, report, why);
+    if (status == GW_OK) {
+        status = take(u, plan, parted, why);
+    }
+    gw_plan_destroy(plan);
+    if (status == GW_OK && *parted) {
+        status = predict(u, u->chosen, &report->step, why);
+    }
+    return status;
+}
+
+/* With buckets, or without where what is left of them is no better. */
+static gw_status best_of_both(gw_step_auto *u, gw_joint_report *report, gw_why *why)
+{
+    const size_t size = u->base->n * sizeof *u->chosen;
+    gw_joint_report alone;
+    int parted = 0, none = 0;
+    gw_status status = solve_and_take(u, 1, &parted, report, why);
+    if (status != GW_OK || !parted) {
+        return status;
+    }
+    memcpy(u->parted, u->chosen, size);
+    status = solve_and_take(u, 0, &none, &alone, why);
+    if (status == GW_OK && report->step < alone.step) {
+        memcpy(u->chosen, u->parted, size);
+        report->dense = alone.dense; /* with the buckets as they were it cannot be run either */
+    } else {
+        *report = alone;
+    }
+    return status;
+}
+
 static int same_way(const gw_auto_way *a, const gw_auto_way *b)
 {
-    return gw_params_equal(&a->params, &b->params) && gw_route_equal(&a->route, &b->route);
+    return gw_params_equal(&a->params, &b->params) && gw_route_equal(&a->route, &b->route) &&
+           a->with == b->with;
 }
 
 /* What is chosen binds, or what is in force stays. */
@@ -171,7 +222,7 @@ static gw_status decide(gw_step_auto *u, const gw_joint_report *report, gw_why *
     }
     d->budget = report->budget;
     d->dense_seconds = report->dense;
-    d->bound_seconds = report->lower_bound;
+    d->bound_seconds = fmin(report->lower_bound, d->predicted_seconds);
     const int above = error > (1 + SLACK) * d->budget;
     /* where the link is another, what is made for it is better by any gain */
     const double moved = d->link_bytes_per_second / u->planned_rate;
@@ -198,12 +249,7 @@ static gw_status look(gw_step_auto *u, int late, double alpha, gw_joint_report *
     ask(u, late);
     u->next.alpha = alpha;
     for (int again = 1; again && status == GW_OK;) {
-        gw_plan *plan = NULL;
-        status = solve(u, 1, &plan, report, why);
-        if (status == GW_OK) {
-            status = take(u, plan, why);
-        }
-        gw_plan_destroy(plan);
+        status = best_of_both(u, report, why);
         double lost = 0;
         (void)errors_of(u, u->chosen, &lost);
         again = lost > u->config.limit * u->noise_then && u->next.alpha > GW_AUTO_LEAST_ALPHA;

@@ -8,7 +8,7 @@
 #include <math.h>
 #include <string.h>
 
-#define MAGIC UINT64_C(0x314F545541574700) /* "GWAUTO1" */
+#define MAGIC UINT64_C(0x324F545541574700) /* "GWAUTO2" */
 enum {
     HEAD_MAGIC,
     HEAD_SETTINGS,
@@ -21,7 +21,7 @@ enum {
 };
 
 /* Numbers that are no list. */
-enum { LINK = 2, RULES = 22, WORDS_OF_WAY = 2 + GW_PARAMS_MAX + GW_ROUTE_MAX_STEPS };
+enum { LINK = 2, RULES = 22, WORDS_OF_WAY = 3 + GW_PARAMS_MAX + GW_ROUTE_MAX_STEPS };
 enum { CURVE = 1 + 2 * GW_COST_POINTS };
 
 /* Goes over all numbers that are saved, in their order: writing, or reading. */
@@ -91,6 +91,7 @@ static void cluster(walk *w, gw_step_auto *u)
     numbers(w, &c->intra.rate, 1);
     numbers(w, &c->inter.latency, 1);
     numbers(w, &c->inter.rate, 1);
+    numbers(w, &c->copy.rate, 1);
     small(w, &c->cpu_workers);
     for (size_t i = 0; i < c->n_codecs; i++) {
         gw_cost_curve *const curves[] = {&u->codecs[i].encode, &u->codecs[i].decode};
@@ -111,6 +112,7 @@ static void way(walk *w, gw_auto_way *x)
     word(w, &id);
     numbers(w, x->params.value, GW_PARAMS_MAX);
     word(w, &steps);
+    small(w, &x->with);
     x->params.codec = id <= UINT8_MAX ? gw_codec_by_id((uint8_t)id) : NULL;
     x->route.n_steps = (uint8_t)steps;
     for (int i = 0; i < GW_ROUTE_MAX_STEPS; i++) {
@@ -123,7 +125,7 @@ static void way(walk *w, gw_auto_way *x)
 
 static size_t words_of(const gw_step_auto *u)
 {
-    return HEAD + RULES + 5 + 2 * CURVE * u->cluster.n_codecs + (size_t)WORDS_OF_WAY * u->base->n +
+    return HEAD + RULES + 6 + 2 * CURVE * u->cluster.n_codecs + (size_t)WORDS_OF_WAY * u->base->n +
            2 * u->base->table + 1;
 }
 
@@ -239,6 +241,10 @@ gw_status gw_step_auto_load(gw_step *s, const void *bytes, size_t size, gw_why *
     walk w = {.from = (const uint8_t *)bytes + (size_t)8 * HEAD};
     for (uint32_t i = 0; i < u->base->n && status == GW_OK; i++) {
         way(&w, &u->ways[i]);
+        if (u->ways[i].with >= u->base->n) {
+            return GW_FAIL(why, GW_ERR_CORRUPT, "auto's state: layers are sent with layer %u of %u",
+                           u->ways[i].with, u->base->n);
+        }
         status = gw_step_set_plan(s, u->base->layers[i].layer,
                                   u->ways[i].params.codec != NULL ? &u->ways[i].params : NULL,
                                   &u->ways[i].route, why);
@@ -247,6 +253,7 @@ gw_status gw_step_auto_load(gw_step *s, const void *bytes, size_t size, gw_why *
         return status;
     }
     memcpy(u->chosen, u->ways, u->base->n * sizeof *u->ways);
+    gw_auto_set_buckets(u, u->ways);
     rest(&w, u);
     resume(u);
     return GW_OK;

@@ -85,7 +85,7 @@ void gw_device_make_waves(gw_step *s)
     uint32_t first = 0;
     for (uint32_t t = 0; t < s->n_tasks; t++) {
         gw_task *task = &s->tasks[t];
-        const int same = t != 0 && task->fusion == UINT32_MAX && task->layer == task[-1].layer;
+        const int same = t != 0 && task->fusion == task[-1].fusion && task->layer == task[-1].layer;
         first = same && t - first < s->n_lanes ? first : t;
         task->wave = first;
         for (uint32_t i = first; i <= t; i++) {
@@ -287,7 +287,7 @@ gw_status gw_device_gather(gw_step *s, const gw_step_lane *lane, const uint32_t 
         status = gw_cuda_decode(at.cuda, lane->groups.stream, &d->cast[s->layers[layers[i]].dtype],
                                 d->sinks + i, same, (gw_workspace){0}, why);
     }
-    if (status == GW_OK && n == 1) { /* pieces of it may go on other lanes */
+    if (status == GW_OK) { /* pieces of it may go on other lanes */
         status = gw_cuda_record(at, s->layers[layers[0]].event, lane->groups.stream, why);
     }
     return status;

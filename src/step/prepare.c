@@ -4,9 +4,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* Elements of a fusion, at most: more would wait too long for its last layer. */
-enum { FUSION = 256 * 1024 };
-
 static void destroy_all(gw_exchange **exchanges, uint32_t n)
 {
     for (uint32_t i = 0; exchanges != NULL && i < n; i++) {
@@ -15,25 +12,19 @@ static void destroy_all(gw_exchange **exchanges, uint32_t n)
     free(exchanges);
 }
 
-static void drop_pieces(gw_layer *l)
+void gw_step_drop_exchanges(gw_exchange ***exchanges, uint32_t *n)
 {
-    destroy_all(l->pieces, l->n_pieces);
-    l->pieces = NULL;
-    l->n_pieces = 0;
+    destroy_all(*exchanges, *n);
+    *exchanges = NULL;
+    *n = 0;
 }
 
-/* What is shared by all layers; the layers' own exchanges stay. */
+/* What is shared by all layers; exchanges of layers and fusions stay. */
 static void drop_tasks(gw_step *s)
 {
-    for (uint32_t i = 0; i < s->n_fusions; i++) {
-        gw_exchange_destroy(s->fusions[i].exchange, 1);
-        gw_device_free(s, s->fusions[i].values, 0);
-    }
     for (uint32_t i = 0; i < s->n_convoys; i++) {
         gw_together_destroy(s->convoys[i].messages);
     }
-    free(s->fusions);
-    free(s->fused);
     free(s->convoys);
     free(s->convoyed);
     free(s->tasks);
@@ -42,25 +33,24 @@ static void drop_tasks(gw_step *s)
     free(s->trial.payload);
     free(s->trial.workspace.data);
     memset(&s->trial, 0, sizeof s->trial);
-    s->fusions = NULL;
-    s->fused = NULL;
     s->convoys = NULL;
     s->convoyed = NULL;
     s->tasks = NULL;
-    s->n_fusions = s->n_convoys = s->n_tasks = 0;
+    s->n_convoys = s->n_tasks = 0;
 }
 
 void gw_step_unprepare(gw_step *s)
 {
     gw_device_settle(s);
     drop_tasks(s);
+    gw_fusions_drop(s);
     for (uint32_t i = 0; i < s->n_lanes; i++) {
         gw_device_free(s, s->lanes[i].workspace.data, 1);
         gw_device_free(s, s->lanes[i].groups.there.data, 0);
         s->lanes[i].workspace = s->lanes[i].groups.there = (gw_workspace){0};
     }
     for (uint32_t i = 0; i < s->n_layers; i++) {
-        drop_pieces(&s->layers[i]);
+        gw_step_drop_exchanges(&s->layers[i].pieces, &s->layers[i].n_pieces);
         gw_device_free(s, s->layers[i].widened, 0);
         s->layers[i].widened = NULL;
     }
@@ -100,8 +90,7 @@ static uint64_t piece_size(const gw_step *s, const gw_layer *l)
                                 : gw_cut_usual(l->elements, grain);
 }
 
-/* The old exchanges go when the new ones have taken over what fits. */
-static gw_status prepare_layer(gw_step *s, gw_layer *l, gw_why *why)
+gw_status gw_step_make_exchanges(gw_step *s, gw_layer *l, int together, gw_why *why)
 {
     gw_exchange_config config = exchange_config(s, l);
     const uint64_t size = piece_size(s, l);
@@ -109,6 +98,10 @@ static gw_status prepare_layer(gw_step *s, gw_layer *l, gw_why *why)
     gw_exchange **const old = l->pieces;
     const uint32_t n_old = l->n_pieces;
     gw_status status = GW_OK;
+    if (together) {
+        config.store = l->params.codec != NULL ? config.store : NULL;
+        config.hashed = 0;
+    }
     l->pieces = calloc((size_t)n, sizeof(gw_exchange *));
     l->n_pieces = 0;
     if (l->pieces == NULL) {
@@ -122,7 +115,8 @@ static gw_status prepare_layer(gw_step *s, gw_layer *l, gw_why *why)
         gw_why reason = {""};
         status = gw_exchange_create(&config, &l->pieces[l->n_pieces], &reason);
         if (status != GW_OK) {
-            status = gw_fail(why, status, "layer '%.100s': %s", l->name, reason.text);
+            status = gw_fail(why, status, "layer '%.100s'%s: %s", l->name,
+                             together ? " and those that go with it" : "", reason.text);
         } else {
             l->n_pieces++;
         }
@@ -132,117 +126,51 @@ static gw_status prepare_layer(gw_step *s, gw_layer *l, gw_why *why)
     return status;
 }
 
-static int fuses(const gw_step *s, const gw_layer *l)
+static void add_tasks(gw_step *s, gw_exchange *const *pieces, uint32_t n, uint32_t layer,
+                      uint32_t fusion)
 {
-    return l->elements < s->config.fuse_below;
-}
-
-static uint32_t in_order(const gw_step *s, uint32_t place)
-{
-    return s->order != NULL ? s->order[place] : place;
-}
-
-static gw_status close_fusion(gw_step *s, gw_fusion *f, gw_why *why)
-{
-    gw_layer all = {.elements = f->elements, .dtype = f->dtype, .sent = f->dtype};
-    (void)gw_step_usual(s, NULL, &all.route, NULL);
-    gw_exchange_config config = exchange_config(s, &all);
-    config.store = NULL;
-    config.hashed = 0; /* its layers are, when they are written */
-    void *values = NULL;
-    gw_status status =
-        gw_device_allocate(s, (size_t)f->elements * gw_dtype_size(f->dtype), 0, &values, why);
-    if (status != GW_OK) {
-        return status;
-    }
-    f->values = values;
-    status = gw_exchange_create(&config, &f->exchange, why);
-    s->tasks[s->n_tasks++] = (gw_task){.exchange = f->exchange,
-                                       .layer = UINT32_MAX,
-                                       .fusion = (uint32_t)(f - s->fusions),
-                                       .convoy = UINT32_MAX,
-                                       .elements = f->elements};
-    return status;
-}
-
-/* Fusions that still get layers, one for each dtype: their values are sent as one tensor. Each has a part of s->fused. */
-typedef struct gathering {
-    uint32_t fusion[GW_BF16 + 1]; /* by gw_dtype; UINT32_MAX: none */
-    uint32_t fused[GW_BF16 + 1];  /* where the next layer stands in s->fused */
-} gathering;
-
-static gathering gather_nothing(const gw_step *s)
-{
-    gathering g;
-    for (uint32_t i = 0; i <= GW_BF16; i++) {
-        g.fusion[i] = UINT32_MAX;
-        g.fused[i] = i * s->n_layers;
-    }
-    return g;
-}
-
-/* Small layers wait for one another; a fusion stands where its last layer would. */
-static gw_status add_fused(gw_step *s, uint32_t layer, gathering *g, gw_why *why)
-{
-    gw_layer *l = &s->layers[layer];
-    uint32_t *fusion = &g->fusion[l->dtype];
-    if (*fusion == UINT32_MAX) {
-        *fusion = s->n_fusions++;
-        s->fusions[*fusion] = (gw_fusion){.first = g->fused[l->dtype], .dtype = l->dtype};
-    }
-    gw_fusion *f = &s->fusions[*fusion];
-    drop_pieces(l);
-    l->changed = 1;
-    l->fusion = *fusion;
-    s->fused[g->fused[l->dtype]++] = layer;
-    f->count++;
-    f->elements += l->elements;
-    if (f->elements < FUSION) {
-        return GW_OK;
-    }
-    *fusion = UINT32_MAX;
-    return close_fusion(s, f, why);
-}
-
-/* Behind a layer that is the last small one of its dtype. */
-static gw_status close_last(gw_step *s, gw_dtype dtype, gathering *g, gw_why *why)
-{
-    const uint32_t fusion = g->fusion[dtype];
-    g->fusion[dtype] = UINT32_MAX;
-    return fusion != UINT32_MAX ? close_fusion(s, &s->fusions[fusion], why) : GW_OK;
-}
-
-static void add_pieces(gw_step *s, uint32_t layer)
-{
-    const gw_layer *l = &s->layers[layer];
-    for (uint32_t p = 0; p < l->n_pieces; p++) {
-        const gw_range whole = gw_exchange_program(l->pieces[p])->whole;
-        s->tasks[s->n_tasks++] = (gw_task){.exchange = l->pieces[p],
+    for (uint32_t p = 0; p < n; p++) {
+        const gw_range whole = gw_exchange_program(pieces[p])->whole;
+        s->tasks[s->n_tasks++] = (gw_task){.exchange = pieces[p],
                                            .layer = layer,
-                                           .fusion = UINT32_MAX,
+                                           .fusion = fusion,
                                            .convoy = UINT32_MAX,
                                            .first = whole.first,
                                            .elements = whole.count};
     }
 }
 
-/* Every layer's own exchanges, and room for values that are not its gradient's. */
+/* At the place of its last layer. No convoy goes past a bucket, so that the plan's order is the wire's. */
+static gw_status add_fusion(gw_step *s, uint32_t fusion, gw_why *why)
+{
+    const gw_fusion *f = &s->fusions[fusion];
+    const gw_status status = f->bucket != 0 ? gw_convoy_close(s, why) : GW_OK;
+    if (status == GW_OK) {
+        add_tasks(s, f->pieces, f->n_pieces, UINT32_MAX, fusion);
+    }
+    return status;
+}
+
 static gw_status prepare_layers(gw_step *s, uint64_t *pieces, gw_why *why)
 {
-    gw_status status = GW_OK;
+    gw_status status = gw_fusions_make(s, why); /* first: what they held may be handed over */
     for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
         gw_layer *l = &s->layers[i];
-        l->fusion = UINT32_MAX;
-        l->sent = fuses(s, l) ? l->dtype : gw_step_sends(l, &l->route);
-        if (!fuses(s, l) && (l->changed || l->pieces == NULL)) {
-            status = prepare_layer(s, l, why);
+        if (l->fusion == UINT32_MAX) {
+            l->sent = gw_step_sends(l, &l->route);
         }
-        *pieces += l->n_pieces + 1;
+        if (l->fusion == UINT32_MAX && (l->changed || l->pieces == NULL)) {
+            status = gw_step_make_exchanges(s, l, 0, why);
+        }
+        *pieces += l->n_pieces;
         if (status == GW_OK && l->dtype != l->sent && l->widened == NULL) {
             void *widened = NULL;
             status = gw_device_allocate(s, (size_t)l->elements * sizeof(float), 0, &widened, why);
             l->widened = widened;
         }
+    }
+    for (uint32_t i = 0; i < s->n_fusions; i++) {
+        *pieces += s->fusions[i].n_pieces;
     }
     return status;
 }
@@ -250,36 +178,25 @@ static gw_status prepare_layers(gw_step *s, uint64_t *pieces, gw_why *why)
 static gw_status make_tasks(gw_step *s, gw_why *why)
 {
     uint64_t pieces = 0;
-    uint32_t last[GW_BF16 + 1] = {0}; /* by gw_dtype: the last small layer */
-    gathering fusing = gather_nothing(s);
     gw_status status = prepare_layers(s, &pieces, why);
     s->tasks = calloc((size_t)pieces + 1, sizeof *s->tasks);
-    s->fused = calloc((GW_BF16 + 1) * (size_t)s->n_layers + 1, sizeof *s->fused);
-    s->fusions = calloc((size_t)s->n_layers + 1, sizeof *s->fusions);
     s->convoyed = calloc((size_t)s->n_layers + 1, sizeof *s->convoyed);
     s->convoys = calloc((size_t)s->n_layers + 1, sizeof *s->convoys);
-    if (status == GW_OK && (s->tasks == NULL || s->fused == NULL || s->fusions == NULL ||
-                            s->convoyed == NULL || s->convoys == NULL)) {
+    if (status == GW_OK && (s->tasks == NULL || s->convoyed == NULL || s->convoys == NULL)) {
         status = GW_FAIL(why, GW_ERR_MEMORY, "no memory for %u layers", s->n_layers);
     }
-    for (uint32_t place = 0; place < s->n_layers; place++) {
-        const gw_layer *l = &s->layers[in_order(s, place)];
-        last[l->dtype] = fuses(s, l) ? place : last[l->dtype];
-    }
     for (uint32_t place = 0; place < s->n_layers && status == GW_OK; place++) {
-        const uint32_t i = in_order(s, place);
+        const uint32_t i = gw_step_in_order(s, place);
         const gw_layer *l = &s->layers[i];
         int joined = 0;
-        if (fuses(s, l)) {
-            status = add_fused(s, i, &fusing, why);
-            if (status == GW_OK && place == last[l->dtype]) {
-                status = close_last(s, l->dtype, &fusing, why);
-            }
+        if (l->fusion != UINT32_MAX) {
+            const int ends = gw_fusion_ends_with(s, l->fusion, i);
+            status = ends ? add_fusion(s, l->fusion, why) : GW_OK;
             continue;
         }
         status = gw_convoy_add(s, i, &joined, why);
         if (status == GW_OK && !joined) {
-            add_pieces(s, i);
+            add_tasks(s, l->pieces, l->n_pieces, i, UINT32_MAX);
         }
     }
     status = status == GW_OK ? gw_convoy_close(s, why) : status;
@@ -328,27 +245,35 @@ static gw_status make_workspaces(gw_step *s, gw_why *why)
     return GW_OK;
 }
 
-/* For rel_error: one coding of the largest layer. */
+static void measure_trial(gw_step *s, const gw_params *params, uint64_t elements, uint64_t *largest)
+{
+    size_t payload = 0, workspace = 0;
+    (void)gw_payload_bound(params, (size_t)elements, &payload);
+    (void)gw_codec_workspace(params, GW_F32, (size_t)elements, 0, gw_pool_threads(s->pool),
+                             &workspace);
+    *largest = elements > *largest ? elements : *largest;
+    s->trial.payload_bytes = payload > s->trial.payload_bytes ? payload : s->trial.payload_bytes;
+    s->trial.workspace.size =
+        workspace > s->trial.workspace.size ? workspace : s->trial.workspace.size;
+}
+
+/* For rel_error: one coding of the largest layer, or bucket. */
 static gw_status make_trial(gw_step *s, gw_why *why)
 {
     uint64_t largest = 0;
-    for (uint32_t i = 0; i < s->n_layers && s->config.measure_error; i++) {
-        const gw_layer *l = &s->layers[i];
-        size_t payload = 0, workspace = 0;
-        if (l->params.codec == NULL || l->pieces == NULL) {
-            continue;
-        }
-        (void)gw_payload_bound(&l->params, (size_t)l->elements, &payload);
-        (void)gw_codec_workspace(&l->params, GW_F32, (size_t)l->elements, 0,
-                                 gw_pool_threads(s->pool), &workspace);
-        largest = l->elements > largest ? l->elements : largest;
-        s->trial.payload_bytes =
-            payload > s->trial.payload_bytes ? payload : s->trial.payload_bytes;
-        s->trial.workspace.size =
-            workspace > s->trial.workspace.size ? workspace : s->trial.workspace.size;
-    }
     if (!s->config.measure_error) {
         return GW_OK;
+    }
+    for (uint32_t i = 0; i < s->n_layers; i++) {
+        const gw_layer *l = &s->layers[i];
+        if (l->params.codec != NULL && l->pieces != NULL) {
+            measure_trial(s, &l->params, l->elements, &largest);
+        }
+    }
+    for (uint32_t i = 0; i < s->n_fusions; i++) {
+        if (s->fusions[i].params.codec != NULL) {
+            measure_trial(s, &s->fusions[i].params, s->fusions[i].elements, &largest);
+        }
     }
     s->trial.values = malloc((size_t)largest * sizeof(float) + 1);
     s->trial.input = malloc((gw_step_on_device(s) ? (size_t)largest * sizeof(float) : 0) + 1);

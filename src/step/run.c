@@ -123,9 +123,7 @@ void gw_step_fail(gw_step *s, gw_status status, const gw_why *why)
     }
     gw_device_abort(s, why->text);
     gw_device_settle(s);
-    for (uint32_t i = 0; i < s->n_fusions; i++) {
-        (void)gw_exchange_rollback(s->fusions[i].exchange, NULL);
-    }
+    gw_fusions_roll_back(s);
     for (uint32_t i = 0; i < s->n_layers; i++) {
         for (uint32_t p = 0; p < s->layers[i].n_pieces; p++) {
             (void)gw_exchange_rollback(s->layers[i].pieces[p], NULL);

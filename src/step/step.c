@@ -343,6 +343,7 @@ gw_status gw_step_set_plan(gw_step *s, uint32_t layer, const gw_params *params,
     }
     l->changed |= !gw_params_equal(&l->params, &fitted) || !gw_route_equal(&l->route, route);
     l->params = fitted;
+    l->asked = fitted.codec != NULL ? *params : fitted;
     l->route = *route;
     s->agreed = 0;
     return GW_OK;

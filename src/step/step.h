@@ -1,5 +1,5 @@
 /* A step, seen from inside. step.c takes layers, plans and gradients; agree.c compares them with the other
- * ranks'; prepare.c turns the plan into tasks, convoy.c some of them into one; task.c is what a task does, run.c runs them and timeline.c tells when; device.c is for gradients on a device; adapt*.c choose levels during training. */
+ * ranks'; prepare.c turns the plan into tasks, fusion.c several layers into one, convoy.c several messages; task.c is what a task does, run.c runs them and timeline.c tells when; device.c is for gradients on a device; adapt*.c choose levels during training. */
 #ifndef GW_STEP_STEP_H
 #define GW_STEP_STEP_H
 
@@ -11,13 +11,21 @@
 
 #include <pthread.h>
 
-/* Layers that go together. Members are layers first … first + count - 1 of the step's `fused` list. */
+/* Layers that go together, as one tensor. Members are layers first … first + count - 1 of the step's `fused` list. */
 typedef struct gw_fusion {
     uint32_t first, count;
+    uint32_t bucket; /* its number; 0: small layers */
     uint64_t elements;
-    gw_dtype dtype; /* of the values */
+    gw_params params; /* codec NULL: nothing is coded */
+    gw_route route;
+    uint32_t joined; /* the store's number of all members together; UINT32_MAX: nothing is coded */
+    gw_dtype dtype;  /* of the values: fp32, or uncompressed that of all members */
     void *values;
-    gw_exchange *exchange;
+    gw_exchange **pieces;
+    uint32_t n_pieces;
+    /* this step */
+    int begun, spoilt; /* spoilt: what is coded together is not finite */
+    uint32_t pieces_done;
 } gw_fusion;
 
 /* Layers that become ready together and whose messages are short: each has its exchange, and their messages go as one. Members are
@@ -43,8 +51,9 @@ typedef struct gw_layer {
     size_t n_dims;
     gw_dtype dtype;
     uint32_t store_tensor;
-    gw_params params;
+    gw_params params, asked; /* asked: before it was fitted to the layer's shape */
     gw_route route;
+    uint32_t bucket;     /* layers of the same number are sent as one; 0: by itself */
     uint32_t ready_with; /* layers of the same number become ready together; 0: by itself */
     int changed;         /* the plan, since the last agree */
     /* prepared by agree */
@@ -178,8 +187,34 @@ gw_status gw_step_usual(const gw_step *s, const gw_params *params, gw_route *out
 /* gw_step_plan, also of a layer whose level is adapt's. */
 gw_status gw_step_set_plan(gw_step *s, uint32_t layer, const gw_params *params,
                            const gw_route *route, gw_why *why);
+/* The layer at this place of the wire. */
+static inline uint32_t gw_step_in_order(const gw_step *s, uint32_t place)
+{
+    return s->order != NULL ? s->order[place] : place;
+}
 /* Exchanges, tasks and memory of the plan. What a changed layer's residuals held is handed over. */
 gw_status gw_step_prepare(gw_step *s, gw_why *why);
+/* A layer's exchanges; the old ones go when these have taken over what fits. `together`: of a fusion, whose layers are hashed
+ * when they are written. */
+gw_status gw_step_make_exchanges(gw_step *s, gw_layer *layer, int together, gw_why *why);
+void gw_step_drop_exchanges(gw_exchange ***exchanges, uint32_t *n);
+
+/* ---- layers that go together ---- */
+
+/* Layers of a bucket are planned alike. */
+gw_status gw_fusions_check(const gw_step *s, gw_why *why);
+/* From buckets, sizes and the order: sets each layer's fusion, and drops the exchanges of those that have one. */
+gw_status gw_fusions_make(gw_step *s, gw_why *why);
+void gw_fusions_drop(gw_step *s);
+/* Where the layer's first element lies in it. */
+uint64_t gw_fusion_place(const gw_step *s, const gw_fusion *f, uint32_t layer);
+int gw_fusion_ends_with(const gw_step *s, uint32_t fusion, uint32_t layer);
+gw_status gw_fusion_begin(gw_step *s, const gw_step_lane *lane, const gw_task *t, gw_why *why);
+gw_status gw_fusion_end(gw_step *s, const gw_step_lane *lane, const gw_task *t, gw_why *why);
+/* `none`: the step never happened to any residual. */
+gw_status gw_fusions_settle(gw_step *s, int none, gw_why *why);
+void gw_fusions_roll_back(gw_step *s);
+
 /* Layers in the order of the wire; *joined: it goes in a convoy, whose task is made when it is closed, by a layer that does not join or
  * at the end. */
 gw_status gw_convoy_add(gw_step *s, uint32_t layer, int *joined, gw_why *why);
@@ -187,6 +222,25 @@ gw_status gw_convoy_close(gw_step *s, gw_why *why);
 size_t gw_convoy_workspace(const gw_step *s, const gw_convoy *c);
 /* Frees what agree prepared. Residuals of exchanges are retired. */
 void gw_step_unprepare(gw_step *s);
+/* ---- a layer, of a task ---- */
+
+/* Gradients of layers that begin, as fp32, one behind the other. */
+gw_status gw_task_gather(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
+                         void *values, gw_why *why);
+/* Back into the callers' gradients; a layer with a number too large for its type is bad. */
+gw_status gw_task_scatter(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
+                          void *values, gw_why *why);
+/* Before its first piece, with what vanished encode points held; after its last. */
+gw_status gw_task_open_layer(gw_step *s, const gw_step_lane *lane, uint32_t layer, void *values,
+                             gw_why *why);
+/* Where element `elements` of numbers of a dtype lies. */
+void *gw_task_behind(void *values, gw_dtype dtype, uint64_t elements);
+void gw_task_close_layer(gw_step *s, uint32_t layer);
+void gw_task_add_stats(gw_layer_stats *to, const gw_exchange_stats *from);
+/* Coding these numbers once, with the random numbers of `layer`, and how far they moved; NaN: not to be had. */
+double gw_task_rel_error(gw_step *s, const gw_step_lane *lane, uint32_t layer,
+                         const gw_params *params, float *values, uint64_t elements);
+
 /* ---- running hashes ---- */
 
 /* Means are hashed. */

@@ -3,7 +3,6 @@
 #include "step/step.h"
 
 #include "base/arena.h"
-#include "base/divide.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -17,45 +16,46 @@ static void *values_of(const gw_layer *l)
     return l->dtype == l->sent ? l->gradient.data : l->widened;
 }
 
-static void *behind(void *values, gw_dtype dtype, uint64_t elements)
+void *gw_task_behind(void *values, gw_dtype dtype, uint64_t elements)
 {
     return (uint8_t *)values + elements * gw_dtype_size(dtype);
 }
 
-/* Coding this gradient once, and how far it moved. */
-static double rel_error(gw_step *s, uint32_t layer, const float *values)
-{
-    const gw_layer *l = &s->layers[layer];
-    const gw_stream stream = {
-        .seed = s->config.seed, .step = s->number, .tensor = layer, .rank = s->config.comm->rank};
-    const gw_exec exec = {s->config.isa, s->pool, s->trial.workspace};
-    const gw_tensor in = {(void *)(uintptr_t)values, (size_t)l->elements, GW_F32};
-    gw_tensor out = {s->trial.values, in.count, GW_F32};
-    size_t written = 0;
-    double lost = 0, size = 0;
-    if (gw_encode(&l->params, &exec, &stream, &in, s->trial.payload, s->trial.payload_bytes,
-                  &written, NULL) != GW_OK ||
-        gw_decode(&l->params, &exec, s->trial.payload, written, GW_SET, &out, NULL) != GW_OK) {
-        return (double)NAN;
-    }
-    for (uint64_t i = 0; i < l->elements; i++) {
-        const double x = (double)values[i], d = x - (double)s->trial.values[i];
-        lost += d * d;
-        size += x * x;
-    }
-    return lost == 0 ? 0 : lost / size;
-}
-
 /* The numbers that a rel_error is of; NULL: not to be had. */
-static const float *for_trial(gw_step *s, const gw_step_lane *lane, const gw_layer *l,
-                              float *values)
+static const float *for_trial(gw_step *s, const gw_step_lane *lane, float *values,
+                              uint64_t elements)
 {
-    const size_t bytes = (size_t)l->elements * sizeof *values;
+    const size_t bytes = (size_t)elements * sizeof *values;
     const int copied = gw_step_on_device(s) &&
                        gw_cuda_copy(s->config.place, lane->groups.stream, s->trial.input, values,
                                     bytes, NULL) == GW_OK &&
                        gw_cuda_wait(s->config.place, lane->groups.stream, NULL) == GW_OK;
     return copied ? s->trial.input : gw_step_on_device(s) ? NULL : values;
+}
+
+double gw_task_rel_error(gw_step *s, const gw_step_lane *lane, uint32_t layer,
+                         const gw_params *params, float *values, uint64_t elements)
+{
+    const gw_stream stream = {
+        .seed = s->config.seed, .step = s->number, .tensor = layer, .rank = s->config.comm->rank};
+    const gw_exec exec = {s->config.isa, s->pool, s->trial.workspace};
+    const float *numbers = for_trial(s, lane, values, elements);
+    const gw_tensor in = {(void *)(uintptr_t)numbers, (size_t)elements, GW_F32};
+    gw_tensor out = {s->trial.values, in.count, GW_F32};
+    size_t written = 0;
+    double lost = 0, size = 0;
+    if (numbers == NULL ||
+        gw_encode(params, &exec, &stream, &in, s->trial.payload, s->trial.payload_bytes, &written,
+                  NULL) != GW_OK ||
+        gw_decode(params, &exec, s->trial.payload, written, GW_SET, &out, NULL) != GW_OK) {
+        return (double)NAN;
+    }
+    for (uint64_t i = 0; i < elements; i++) {
+        const double x = (double)numbers[i], d = x - (double)s->trial.values[i];
+        lost += d * d;
+        size += x * x;
+    }
+    return lost == 0 ? 0 : lost / size;
 }
 
 static gw_status hand_over(gw_step *s, const gw_step_lane *lane, const gw_layer *l, void *values,
@@ -70,9 +70,8 @@ static gw_status hand_over(gw_step *s, const gw_step_lane *lane, const gw_layer 
                : gw_feedback_hand_over(s->store, l->store_tensor, values, 0, l->elements, why);
 }
 
-/* Before the first piece of a layer, whose numbers are at `values`: with what vanished encode points held. */
-static gw_status open_layer(gw_step *s, const gw_step_lane *lane, uint32_t layer, void *values,
-                            gw_why *why)
+gw_status gw_task_open_layer(gw_step *s, const gw_step_lane *lane, uint32_t layer, void *values,
+                             gw_why *why)
 {
     gw_layer *l = &s->layers[layer];
     l->begun = 1;
@@ -87,15 +86,13 @@ static gw_status open_layer(gw_step *s, const gw_step_lane *lane, uint32_t layer
     const gw_status status = hand_over(s, lane, l, values, why);
     if (status == GW_OK && s->config.measure_error && l->params.codec != NULL &&
         l->fusion == UINT32_MAX) {
-        const float *numbers = for_trial(s, lane, l, values);
-        l->measured.rel_error = numbers != NULL ? rel_error(s, layer, numbers) : (double)NAN;
+        l->measured.rel_error = gw_task_rel_error(s, lane, layer, &l->params, values, l->elements);
     }
     return status;
 }
 
-/* Gradients of layers that begin, as they are sent, one behind the other. */
-static gw_status gather(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
-                        void *values, gw_why *why)
+gw_status gw_task_gather(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
+                         void *values, gw_why *why)
 {
     if (gw_step_on_device(s)) {
         return gw_device_gather(s, lane, layers, n, values, why);
@@ -107,12 +104,12 @@ static gw_status gather(gw_step *s, const gw_step_lane *lane, const uint32_t *la
         } else if (values != l->gradient.data) {
             memcpy(values, l->gradient.data, (size_t)l->elements * gw_dtype_size(l->dtype));
         }
-        values = behind(values, l->sent, l->elements);
+        values = gw_task_behind(values, l->sent, l->elements);
     }
     return GW_OK;
 }
 
-static void add_stats(gw_layer_stats *to, const gw_exchange_stats *from)
+void gw_task_add_stats(gw_layer_stats *to, const gw_exchange_stats *from)
 {
     to->encode_seconds += from->encode_seconds;
     to->decode_seconds += from->decode_seconds;
@@ -125,9 +122,8 @@ static void add_stats(gw_layer_stats *to, const gw_exchange_stats *from)
     }
 }
 
-/* Back into the callers' gradients; a layer with a number too large for its type is bad. */
-static gw_status scatter(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
-                         void *values, gw_why *why)
+gw_status gw_task_scatter(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
+                          void *values, gw_why *why)
 {
     if (gw_step_on_device(s)) {
         return gw_device_scatter(s, lane, layers, n, values, why);
@@ -138,7 +134,7 @@ static gw_status scatter(gw_step *s, const gw_step_lane *lane, const uint32_t *l
             const uint32_t largest = gw_step_write_mean(s, layers[i], values);
             l->bad |= largest >= gw_overflow_bits(l->dtype);
         }
-        values = behind(values, l->sent, l->elements);
+        values = gw_task_behind(values, l->sent, l->elements);
     }
     return GW_OK;
 }
@@ -149,12 +145,11 @@ uint64_t gw_step_dense_bytes(const gw_step *s, const gw_layer *l)
     return 2 * gw_dtype_size(l->dtype) * l->elements * (ranks - 1) / ranks;
 }
 
-/* After the last piece. */
-static void close_layer(gw_step *s, uint32_t layer)
+void gw_task_close_layer(gw_step *s, uint32_t layer)
 {
     gw_layer *l = &s->layers[layer];
     for (uint32_t i = 0; i < l->n_pieces; i++) {
-        add_stats(&l->measured, gw_exchange_stats_of(l->pieces[i]));
+        gw_task_add_stats(&l->measured, gw_exchange_stats_of(l->pieces[i]));
     }
     l->measured.dense_bytes_sent = gw_step_dense_bytes(s, l);
     const double now = gw_step_now();
@@ -169,11 +164,11 @@ static void close_layer(gw_step *s, uint32_t layer)
 
 gw_status gw_step_settle(gw_step *s, gw_why *why)
 {
-    gw_status status = GW_OK;
     int none = 0;
     for (uint32_t i = 0; i < s->n_layers; i++) {
         none |= s->layers[i].bad && s->config.all_or_nothing;
     }
+    gw_status status = gw_fusions_settle(s, none, why);
     for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
         const gw_layer *l = &s->layers[i];
         const int bad = l->bad || none;
@@ -215,30 +210,13 @@ int gw_task_ready(gw_step *s, const gw_task *t)
 static gw_status take_in(gw_step *s, const gw_step_lane *lane, uint32_t layer, gw_why *why)
 {
     void *values = values_of(&s->layers[layer]);
-    const gw_status status = gather(s, lane, &layer, 1, values, why);
-    return status == GW_OK ? open_layer(s, lane, layer, values, why) : status;
+    const gw_status status = gw_task_gather(s, lane, &layer, 1, values, why);
+    return status == GW_OK ? gw_task_open_layer(s, lane, layer, values, why) : status;
 }
 
 static gw_stream stream_of(const gw_step *s, uint64_t tensor)
 {
     return (gw_stream){.seed = s->config.seed, .step = s->number, .tensor = tensor};
-}
-
-static gw_status begin_fusion(gw_step *s, const gw_step_lane *lane, uint32_t fusion, gw_why *why)
-{
-    const gw_fusion *f = &s->fusions[fusion];
-    void *values = f->values;
-    gw_status status = gather(s, lane, s->fused + f->first, f->count, f->values, why);
-    for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
-        const uint32_t layer = s->fused[f->first + i];
-        status = open_layer(s, lane, layer, values, why);
-        values = behind(values, f->dtype, s->layers[layer].elements);
-    }
-    /* it draws no random numbers: its tensor number only tells its messages from others */
-    const gw_stream stream = stream_of(s, ~(uint64_t)fusion);
-    return status == GW_OK ? gw_exchange_begin(f->exchange, &lane->groups, f->values, &stream,
-                                               lane->workspace, why)
-                           : status;
 }
 
 static gw_status begin_piece(gw_step *s, const gw_step_lane *lane, const gw_task *t, gw_why *why)
@@ -252,8 +230,8 @@ static gw_status begin_piece(gw_step *s, const gw_step_lane *lane, const gw_task
     }
     const gw_stream stream = stream_of(s, t->layer);
     return status == GW_OK ? gw_exchange_begin(t->exchange, &lane->groups,
-                                               behind(values_of(l), l->sent, t->first), &stream,
-                                               lane->workspace, why)
+                                               gw_task_behind(values_of(l), l->sent, t->first),
+                                               &stream, lane->workspace, why)
                            : status;
 }
 
@@ -284,36 +262,12 @@ static gw_status begin_convoy(gw_step *s, const gw_step_lane *lane, gw_convoy *c
 gw_status gw_task_begin(gw_step *s, gw_step_lane *lane, gw_why *why)
 {
     const gw_task *t = &s->tasks[lane->task];
-    const gw_status status = t->fusion != UINT32_MAX ? begin_fusion(s, lane, t->fusion, why)
+    const gw_status status = t->fusion != UINT32_MAX ? gw_fusion_begin(s, lane, t, why)
                              : t->convoy != UINT32_MAX
                                  ? begin_convoy(s, lane, &s->convoys[t->convoy], why)
                                  : begin_piece(s, lane, t, why);
     lane->begun = status == GW_OK;
     lane->since = gw_step_now();
-    return status;
-}
-
-static gw_status end_fusion(gw_step *s, const gw_step_lane *lane, const gw_fusion *f, gw_why *why)
-{
-    const uint8_t *numbers =
-        gw_step_on_device(s) ? gw_exchange_values_here(f->exchange) : f->values;
-    gw_status status = gw_exchange_commit(f->exchange, why); /* it has no residuals */
-    for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
-        gw_layer *l = &s->layers[s->fused[f->first + i]];
-        if (!gw_step_on_device(s) || numbers != NULL) { /* else scatter looks */
-            l->bad = gw_any_non_finite_of(f->dtype, numbers, (size_t)l->elements);
-            numbers += l->elements * gw_dtype_size(f->dtype);
-        }
-        if (i == 0) { /* bytes and times of the whole stand at its first layer */
-            add_stats(&l->measured, gw_exchange_stats_of(f->exchange));
-        }
-    }
-    if (status == GW_OK) {
-        status = scatter(s, lane, s->fused + f->first, f->count, f->values, why);
-    }
-    for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
-        close_layer(s, s->fused[f->first + i]);
-    }
     return status;
 }
 
@@ -325,9 +279,9 @@ static gw_status end_piece(gw_step *s, const gw_step_lane *lane, uint32_t layer,
     l->bad |= !gw_exchange_stats_of(exchange)->finite;
     l->hash += gw_exchange_stats_of(exchange)->hash;
     if (++l->pieces_done == l->n_pieces) {
-        status = scatter(s, lane, &layer, 1, values_of(l), why);
+        status = gw_task_scatter(s, lane, &layer, 1, values_of(l), why);
         if (status == GW_OK) {
-            close_layer(s, layer);
+            gw_task_close_layer(s, layer);
         }
     }
     return status;
@@ -384,7 +338,7 @@ gw_status gw_task_progress(gw_step *s, const gw_step_lane *lane, int *done, int 
 
 gw_status gw_task_end(gw_step *s, const gw_step_lane *lane, const gw_task *t, gw_why *why)
 {
-    return t->fusion != UINT32_MAX   ? end_fusion(s, lane, &s->fusions[t->fusion], why)
+    return t->fusion != UINT32_MAX   ? gw_fusion_end(s, lane, t, why)
            : t->convoy != UINT32_MAX ? count_seals(s, &s->convoys[t->convoy])
                                      : end_piece(s, lane, t->layer, t->exchange, why);
 }
@@ -392,11 +346,18 @@ gw_status gw_task_end(gw_step *s, const gw_step_lane *lane, const gw_task *t, gw
 void gw_task_say(const gw_step *s, const gw_task *t, gw_task_words *words)
 {
     const gw_convoy *c = t->convoy != UINT32_MAX ? &s->convoys[t->convoy] : NULL;
-    const uint32_t layer = c != NULL ? s->convoyed[c->first + c->at] : t->layer;
-    char where[128];
+    const gw_fusion *f = t->fusion != UINT32_MAX ? &s->fusions[t->fusion] : NULL;
+    const uint32_t layer = c != NULL   ? s->convoyed[c->first + c->at]
+                           : f != NULL ? s->fused[f->first]
+                                       : t->layer;
+    char where[128], more[32] = "";
     gw_exchange_where(c != NULL ? s->layers[layer].pieces[0] : t->exchange, where, sizeof where);
-    (void)snprintf(words->text, sizeof words->text, "'%.60s' (%.60s)",
-                   t->fusion != UINT32_MAX ? "small layers" : s->layers[layer].name, where);
+    if (f != NULL && f->bucket != 0) {
+        (void)snprintf(more, sizeof more, " and %u more", f->count - 1);
+    }
+    (void)snprintf(words->text, sizeof words->text, "'%.48s'%s (%.50s)",
+                   f != NULL && f->bucket == 0 ? "small layers" : s->layers[layer].name, more,
+                   where);
 }
 
 void gw_task_waits_for(const gw_step *s, const gw_task *t, char *text, size_t size)

@@ -12,12 +12,15 @@ typedef struct plan {
     int struck;
     unsigned groups;
     struct operation *under_way;
+    faulty_sent *sent;
+    void *with;
 } plan;
 
 typedef struct faulty {
     gw_comm comm;
     gw_comm *inner;
     plan *plan;
+    uint64_t group;
 } faulty;
 
 typedef struct operation {
@@ -52,6 +55,14 @@ static operation *begin(faulty *f, gw_request *request)
     }
     *request = op;
     return op;
+}
+
+/* Nobody is sent nothing. */
+static void note(const faulty *f, uint32_t distance, size_t bytes)
+{
+    if (f->plan->sent != NULL && bytes != 0) {
+        f->plan->sent(f->plan->with, f->group, (f->comm.rank + distance) % f->comm.ranks, bytes);
+    }
 }
 
 static void end_of(faulty *f, operation *op)
@@ -97,6 +108,9 @@ static gw_status allgatherv(gw_comm *comm, const void *send, size_t bytes, void 
         return op == NULL ? GW_ERR_MEMORY : GW_OK;
     }
     aim(f, op, receive, sizes, offsets);
+    for (uint32_t i = 1; i < comm->ranks; i++) {
+        note(f, i, bytes);
+    }
     return f->inner->table->allgatherv(f->inner, said(op, send, bytes), bytes, receive, sizes,
                                        offsets, &op->inner, why);
 }
@@ -116,6 +130,9 @@ static gw_status alltoallv(gw_comm *comm, const void *send, const size_t *send_s
         const size_t end = send_sizes[i] != 0 ? send_offsets[i] + send_sizes[i] : 0;
         bytes = end > bytes ? end : bytes;
     }
+    for (uint32_t i = 1; i < comm->ranks; i++) {
+        note(f, i, send_sizes[(comm->rank + i) % comm->ranks]);
+    }
     return f->inner->table->alltoallv(f->inner, said(op, send, bytes), send_sizes, send_offsets,
                                       receive, receive_sizes, receive_offsets, &op->inner, why);
 }
@@ -130,6 +147,9 @@ static gw_status broadcast(gw_comm *comm, void *buffer, size_t bytes, uint32_t r
     }
     if (is_other(f, root) && bytes != 0) {
         op->spoilt = (unsigned char *)buffer + op->fault.amount % bytes;
+    }
+    for (uint32_t i = 1; i < comm->ranks && comm->rank == root; i++) {
+        note(f, i, bytes);
     }
     return f->inner->table->broadcast(f->inner, buffer, bytes, root, &op->inner, why);
 }
@@ -228,7 +248,11 @@ static gw_status split(gw_comm *comm, uint32_t colour, uint32_t key, gw_comm **o
         return status;
     }
     *out = wrap(inner, f->plan);
-    return *out != NULL ? GW_OK : GW_ERR_MEMORY;
+    if (*out == NULL) {
+        return GW_ERR_MEMORY;
+    }
+    ((faulty *)*out)->group = f->plan->splits;
+    return GW_OK;
 }
 
 static void give_up(gw_comm *comm, const char *reason)
@@ -280,7 +304,7 @@ static gw_comm *wrap(gw_comm *inner, plan *shared)
         return NULL;
     }
     shared->groups++;
-    *f = (faulty){{shared->table, inner->rank, inner->ranks, NULL}, inner, shared};
+    *f = (faulty){{shared->table, inner->rank, inner->ranks, NULL}, inner, shared, 0};
     return &f->comm;
 }
 
@@ -322,4 +346,11 @@ int faulty_struck(const gw_comm *comm)
 uint64_t faulty_operations(const gw_comm *comm)
 {
     return ((const faulty *)comm)->plan->next;
+}
+
+void faulty_listen(gw_comm *comm, faulty_sent *sent, void *with)
+{
+    plan *p = ((faulty *)comm)->plan;
+    p->sent = sent;
+    p->with = with;
 }

@@ -31,6 +31,10 @@ gw_comm *faulty_wrap_unsealed(gw_comm *inner, fault planned);
 gw_comm *faulty_wrap_engine(gw_comm *inner, fault planned);
 /* 1: a FAULT_CORRUPT has changed a byte. */
 int faulty_struck(const gw_comm *comm);
+/* From now on `sent` is called for every message of an operation that is posted: to which member of the how many-th group that was
+ * split off (0: the one that was wrapped), and how long. */
+typedef void faulty_sent(void *with, uint64_t group, uint32_t member, size_t bytes);
+void faulty_listen(gw_comm *comm, faulty_sent *sent, void *with);
 /* Operations begun so far: to place a fault in the middle of something. */
 uint64_t faulty_operations(const gw_comm *comm);
 

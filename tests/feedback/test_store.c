@@ -700,6 +700,66 @@ static void an_empty_tensor_is_one(void **state)
     }
 }
 
+/* ---- tensors one behind the other ---- */
+
+static float residual_at(const gw_feedback *store, uint64_t slot, size_t i)
+{
+    return gw_feedback_residual(store, slot)[i];
+}
+
+static void what_is_joined_belongs_to_each(void **state)
+{
+    (void)state;
+    const gw_feedback_mode mode = GW_FEEDBACK_BESIDE;
+    gw_feedback *store = new_store(mode), *other = new_store(mode);
+    const float values[5] = {1, 2, 3, 4, 5};
+    float gradient[4] = {0, 0, 0, 0};
+    uint8_t blob[2048];
+    size_t size = 0;
+    uint32_t joined = 0;
+    const uint32_t a = tensor_of(store, "a", 3), b = tensor_of(store, "b", 4);
+    const uint32_t list[2] = {b, a}, unknown[1] = {9};
+    OK(gw_feedback_join(store, list, 2, &joined, NULL));
+    const uint64_t slot = slot_of(store, joined, 7, 2, 5); /* b's last two, and all of a */
+    set(store, mode, slot, values, 5);
+    OK(gw_feedback_scale(store, 2, NULL));
+    assert_true(residual_at(store, slot, 0) == 2 && residual_at(store, slot, 4) == 10);
+    REFUSED(GW_ERR_STATE, "it has residuals", gw_feedback_part(store, joined, &why));
+    REFUSED(GW_ERR_STATE, "tensor 'a' has a residual at encode point 7 already",
+            gw_feedback_add(store, a, 7, 0, 1, &(uint64_t){0}, &why));
+    REFUSED(GW_ERR_STATE, "residual at encode point 7 already",
+            gw_feedback_add(store, joined, 7, 0, 1, &(uint64_t){0}, &why));
+    REFUSED(GW_ERR_RANGE, "has 7 elements",
+            gw_feedback_add(store, joined, 8, 6, 2, &(uint64_t){0}, &why));
+    REFUSED(GW_ERR_ARG, "tensor number 9", gw_feedback_join(store, unknown, 1, &joined, &why));
+    REFUSED(GW_ERR_ARG, "no tensors", gw_feedback_join(store, list, 0, &joined, &why));
+    /* a checkpoint knows the members' names; other slots get the parts that are theirs */
+    OK(gw_feedback_save(store, blob, sizeof blob, &size, NULL));
+    const uint32_t of_a = tensor_of(other, "a", 3), of_b = tensor_of(other, "b", 4);
+    const uint64_t whole = slot_of(other, of_a, 7, 0, 3);
+    const gw_feedback_blob saved = {blob, size};
+    OK(gw_feedback_load(other, 1, &saved, 1, NULL, NULL));
+    assert_true(residual_at(other, whole, 0) == 6 && residual_at(other, whole, 2) == 10);
+    assert_int_equal(gw_feedback_orphans(other, of_b), 1);
+    /* and back: only what fits is a residual again */
+    OK(gw_feedback_save(other, blob, sizeof blob, &size, NULL));
+    const gw_feedback_blob again = {blob, size};
+    OK(gw_feedback_load(store, 1, &again, 1, NULL, NULL));
+    assert_true(residual_at(store, slot, 0) == 0 && residual_at(store, slot, 2) == 6);
+    OK(gw_feedback_hand_over(store, b, gradient, 0, 4, NULL));
+    REFUSED(GW_ERR_STATE, "tensor 'b' has an open hand-over",
+            gw_feedback_retire(store, slot, &why));
+    OK(gw_feedback_hand_over_commit(store, b, NULL));
+    assert_true(gradient[1] == 0 && gradient[2] == 2 && gradient[3] == 4);
+    OK(gw_feedback_retire(store, slot, NULL));
+    assert_int_equal(gw_feedback_orphans(store, a), 1);
+    OK(gw_feedback_part(store, joined, NULL));
+    REFUSED(GW_ERR_ARG, "no joined tensor", gw_feedback_part(store, joined, &why));
+    REFUSED(GW_ERR_ARG, "no joined tensor", gw_feedback_part(store, a, &why));
+    gw_feedback_destroy(store);
+    gw_feedback_destroy(other);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -717,6 +777,7 @@ int main(void)
         cmocka_unit_test(no_memory_is_an_error_with_a_name),
         cmocka_unit_test(names_are_found_in_any_order),
         cmocka_unit_test(an_empty_tensor_is_one),
+        cmocka_unit_test(what_is_joined_belongs_to_each),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -48,7 +48,7 @@ def refused(rank, n, folder):
 
 def plans(rank, ddp, folder):
     tensors = [{"name": name, "elements": p.numel(), "spec": "natural:bits=8" if p.dim() > 1 else "dense",
-                "route": "sra" if p.dim() > 1 else "dense"} for name, p in ddp.module.named_parameters()]
+                "route": "sra" if p.dim() > 1 else "dense", "bucket": i} for i, (name, p) in enumerate(ddp.module.named_parameters())]
 
     def write(name, found, form="gradwire.plan/1"):
         path = os.path.join(folder, f"{name}-{rank}.json")
@@ -61,7 +61,7 @@ def plans(rank, ddp, folder):
 
     refuse(os.path.join(folder, "none.json"), "none.json", "No such file")
     refuse(write("format", tensors, "gradwire.job/1"), "format is not")
-    refuse(write("other", tensors + [dict(tensors[0], name="layer9.weight")]), "layer9.weight", "another model")
+    refuse(write("other", tensors + [dict(tensors[0], name="layer9.weight", bucket=99)]), "layer9.weight", "another model")
     refuse(write("fewer", tensors[1:]), tensors[0]["name"], "says nothing")
     refuse(write("size", [dict(tensors[0], elements=7)] + tensors[1:]), "7 elements in the plan")
     refuse(write("codec", [dict(tensors[0], spec="zip")] + tensors[1:]), "zip")

@@ -699,6 +699,79 @@ static void a_restart_goes_on(void **state)
     run(resume_main, (gw_step_auto_config){.period = 1000}, NULL);
 }
 
+/* ---- layers that are sent as one ---- */
+
+static int is_fused(steps *s, uint32_t layer)
+{
+    gw_layer_stats stats;
+    RANK_OK(gw_step_stats(s->step, layer, &stats), "stats");
+    return stats.fused;
+}
+
+/* Where messages cost more than bytes layers go together; where bytes cost more each may have its own level. */
+static void fused_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    gw_why why = {""};
+    uint32_t fused = 0;
+    begin(j, rank, comm);
+    j->fakes[rank].compute = 1e-5; /* ready at once */
+    j->fakes[rank].rate = 2e9;
+    const gw_auto_decision d = next_decision(all, j, rank, 0.02, 14, NO_LOSS);
+    RANK_TRUE(d.outcome == GW_AUTO_SWITCHED && d.predicted_seconds < d.dense_seconds, d.text);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        fused += (uint32_t)is_fused(s, l);
+    }
+    RANK_TRUE(fused >= 2 && !is_fused(s, 3), "short messages are sent apart");
+    const uint32_t none[LAYERS] = {0};
+    RANK_TRUE(gw_step_buckets(s->step, none, LAYERS, &why) == GW_ERR_UNSUPPORTED, why.text);
+    /* the same again: its buckets are no tensors of the next plan */
+    (void)next_decision(all, j, rank, 0.02, 70, NO_LOSS);
+    uint32_t again = 0;
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        again += (uint32_t)is_fused(s, l);
+    }
+    RANK_TRUE(again >= 2, "short messages are sent apart after a second look");
+    RANK_TRUE(of(s)->job.n == LAYERS, "a bucket's layers are not looked at one by one");
+    /* a restart has the same buckets */
+    size_t size = 0, written = 0;
+    RANK_OK(gw_step_auto_save_bytes(s->step, &size, &why), why.text);
+    uint8_t *bytes = malloc(size);
+    RANK_OK(gw_step_auto_save(s->step, bytes, size, &written, &why), why.text);
+    const gw_feedback_blob residuals = steps_save(s);
+    const uint64_t number = gw_step_number(s->step);
+    (void)take_step(j, rank, 0.02, 0);
+    float *kept = malloc(steps_bytes(s, 0));
+    memcpy(kept, s->gradient[0], steps_bytes(s, 0));
+    ranks_meet(all);
+    steps_close(s);
+    begin(j, rank, comm);
+    gw_step_set_number(s->step, number);
+    RANK_OK(gw_step_auto_load(s->step, bytes, size, &why), why.text);
+    RANK_OK(gw_step_agree(s->step, &why), why.text);
+    gw_feedback_told told;
+    RANK_OK(gw_feedback_load(gw_step_feedback(s->step), RANKS, &residuals, 1, &told, &why),
+            why.text);
+    (void)take_step(j, rank, 0.02, 0);
+    steps_equal_or_die(all, j->ends, rank);
+    RANK_TRUE(memcmp(kept, s->gradient[0], steps_bytes(s, 0)) == 0, "other bits after a restart");
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        again -= (uint32_t)is_fused(s, l);
+    }
+    RANK_TRUE(again == 0, "other buckets after a restart");
+    free(bytes);
+    free(kept);
+    free((void *)(uintptr_t)residuals.bytes);
+    steps_close(s);
+}
+
+static void layers_are_sent_as_one(void **state)
+{
+    (void)state;
+    run(fused_main, (gw_step_auto_config){.period = 1000}, NULL);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -716,6 +789,7 @@ int main(void)
         cmocka_unit_test(who_waits_early_is_not_held),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(a_restart_goes_on),
+        cmocka_unit_test(layers_are_sent_as_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

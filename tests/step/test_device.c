@@ -440,6 +440,76 @@ static void small_and_bad_layers(void **state)
     }
 }
 
+/* ---- buckets ---- */
+
+static const steps_layer bucketed[] = {{1000, "topk:density=0.05", "gather@gpu", 0},
+                                       {1700, "topk:density=0.05", "gather@gpu", GW_F16},
+                                       {300, "topk:density=0.05", "gather@gpu", GW_BF16},
+                                       {2500, "adacomp:bin=50", "sra@gpu", 0},
+                                       {600, "adacomp:bin=50", "sra@gpu", 0},
+                                       {900, NULL, NULL, 0},
+                                       {1200, NULL, NULL, GW_F16}};
+enum { BUCKETED = sizeof bucketed / sizeof bucketed[0] };
+
+static void set_buckets(twins *t, const uint32_t *buckets)
+{
+    gw_why why = {""};
+    RANK_OK(gw_step_buckets(t->here.step, buckets, BUCKETED, &why), why.text);
+    RANK_OK(gw_step_buckets(t->there.step, buckets, BUCKETED, &why), why.text);
+    steps_agree(&t->here);
+    steps_agree(&t->there);
+}
+
+static void bad_member(steps *s, uint32_t layer, uint64_t step)
+{
+    if (step == 3 && s->rank == 1 && (layer == 4 || layer == 5)) {
+        ((float *)s->gradient[layer])[7] = (float)NAN;
+    }
+}
+
+static void buckets_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    static const uint32_t first[BUCKETED] = {1, 1, 1, 2, 2, 3, 3}, none[BUCKETED] = {0};
+    const gw_step_config config = {.comm = comm, .lanes = 3, .piece = 640, .measure_error = 1};
+    twins *t = new_twins(all);
+    gw_why why = {""};
+    (void)rank;
+    (void)arg;
+    open_twins(t, &config, bucketed, BUCKETED);
+    set_buckets(t, first);
+    for (uint64_t step = 1; step <= 4; step++) {
+        post_twins(t, step, bad_member);
+        const gw_step_result r = wait_twins(t);
+        RANK_TRUE(r.non_finite == (step == 3 ? 3u : 0u), "other layers are bad");
+        compare_twins(t);
+    }
+    RANK_TRUE(coded_on(t, 0) == (uint32_t)GW_DEVICE_GPU, "a bucket is coded elsewhere");
+    RANK_OK(gw_feedback_scale(gw_step_feedback(t->here.step), 0.37, &why), why.text);
+    RANK_OK(gw_feedback_scale(gw_step_feedback(t->there.step), 0.37, &why), why.text);
+    run_twins(t, 5, NULL);
+    gw_feedback_blob saved = steps_save(&t->here);
+    for (int i = 0; i < 2; i++) { /* each to the other's place */
+        gw_feedback_told told;
+        RANK_OK(gw_feedback_load(gw_step_feedback(i == 0 ? t->there.step : t->here.step),
+                                 comm->ranks, &saved, 1, &told, &why),
+                why.text);
+    }
+    run_twins(t, 6, NULL);
+    set_buckets(t, none); /* what they held goes into each layer's next gradient */
+    run_twins(t, 7, NULL);
+    set_buckets(t, first);
+    run_twins(t, 8, NULL);
+    free((void *)(uintptr_t)saved.bytes);
+    close_twins(t);
+    free(t);
+}
+
+static void layers_that_are_sent_as_one(void **state)
+{
+    (void)state;
+    run_ranks(2, 1, buckets_main, NULL);
+}
+
 /* ---- residuals: planned anew, scaled, saved, loaded ---- */
 
 static void state_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
@@ -689,6 +759,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(same_bits_on_every_kind_of_route),
         cmocka_unit_test(uncompressed_halves),
         cmocka_unit_test(small_and_bad_layers),
+        cmocka_unit_test(layers_that_are_sent_as_one),
         cmocka_unit_test(residuals_go_where_they_are_needed),
         cmocka_unit_test(what_is_due_is_taken_off),
         cmocka_unit_test(half_a_route),

@@ -10,7 +10,7 @@
 
 #include <pthread.h>
 
-enum { RANKS = 2, LAYERS = 8, ELEMENTS = 17 * 20, CHECKPOINT = 1 << 16, PATIENCE = 60 };
+enum { RANKS = 2, LAYERS = 10, ELEMENTS = 17 * 20, CHECKPOINT = 1 << 16, PATIENCE = 60 };
 
 typedef struct layer {
     uint64_t elements;
@@ -32,6 +32,8 @@ static const layer layers[LAYERS] = {
     {ELEMENTS, "dither:bits=4", "sra", GW_F32, 3},
     {5, "cast:to=f32", "dense", GW_F32, 0},
     {7, "cast:to=f32", "dense", GW_F32, 0},
+    {ELEMENTS, "topk:density=0.1", "gather", GW_F32, 0}, /* these two are one bucket */
+    {ELEMENTS, "topk:density=0.1", "gather", GW_F32, 0},
 };
 
 typedef struct job job;
@@ -75,7 +77,7 @@ static gw_status open_step(end *e)
                                    .measure_error = 1,
                                    .timeout = PATIENCE,
                                    .own_thread = 1};
-    uint32_t groups[LAYERS];
+    uint32_t groups[LAYERS], buckets[LAYERS] = {0};
     TRY(gw_step_create(&config, &e->step, &e->why));
     for (uint32_t i = 0; i < LAYERS; i++) {
         const layer *l = &layers[i];
@@ -93,6 +95,8 @@ static gw_status open_step(end *e)
         TRY(gw_step_plan(e->step, number, &params, &route, &e->why));
         groups[i] = l->group;
     }
+    buckets[LAYERS - 2] = buckets[LAYERS - 1] = 1;
+    TRY(gw_step_buckets(e->step, buckets, LAYERS, &e->why));
     return gw_step_ready_together(e->step, groups, LAYERS, &e->why);
 }
 
@@ -121,7 +125,7 @@ static gw_status save(end *e)
 /* Create, agree, step, another plan, save. */
 static gw_status first_life(end *e)
 {
-    const uint32_t order[LAYERS] = {1, 0, 2, 3, 4, 5, 7, 6};
+    const uint32_t order[LAYERS] = {1, 0, 2, 3, 4, 5, 7, 6, 9, 8};
     gw_params params;
     gw_route route;
     TRY(open_step(e));

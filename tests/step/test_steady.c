@@ -54,7 +54,7 @@ typedef struct end {
     void *gradient[MOST];
     uint64_t elements[MOST];
     gw_dtype dtype[MOST];
-    uint32_t groups[MOST];
+    uint32_t groups[MOST], buckets[MOST];
     uint32_t n, rank;
 } end;
 
@@ -118,6 +118,11 @@ static uint32_t add_all(end *e)
     for (int i = 0; i < 3; i++) {
         add_by_words(e, SMALL, GW_F32, "topk:density=0.01", "gather", 7);
     }
+    for (int i = 0; i < 6; i++) { /* one bucket that is cut, one with feedback */
+        add_by_words(e, i < 3 ? SMALL : LARGE / 6, GW_F32,
+                     i < 3 ? "topk:density=0.01" : "natural:bits=8", i < 3 ? "gather" : "sra", 0);
+        e->buckets[e->n - 1] = i < 3 ? 1 : 2;
+    }
     return pairs;
 }
 
@@ -172,6 +177,7 @@ static void rank_main(uint32_t rank, gw_comm *comm, void *arg)
     RANK_OK(gw_step_create(&config, &e->step, &why), why.text);
     j->planned[rank] = add_all(e);
     RANK_OK(gw_step_ready_together(e->step, e->groups, e->n, &why), why.text);
+    RANK_OK(gw_step_buckets(e->step, e->buckets, e->n, &why), why.text);
     RANK_OK(gw_step_agree(e->step, &why), why.text);
     (void)pthread_barrier_wait(&j->barrier);
     if (rank == 0) {

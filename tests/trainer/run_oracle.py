@@ -174,7 +174,7 @@ def check(folder):
         assert len(sample["layers"]) == len(run["layers"]), f"samples[{i}] has {len(sample['layers'])} layers"
         for layer, planned in zip(sample["layers"], run["layers"]):
             check_object(layer, SAMPLE_LAYER, f"samples[{i}]: {planned['name']}")
-            assert "adapt" in run or "auto" in run or (layer["rel_error"] is None) == (planned["spec"] == "dense"), f"samples[{i}]: {planned['name']}: {layer['rel_error']}"
+            assert "adapt" in run or "auto" in run or planned["fused"] or (layer["rel_error"] is None) == (planned["spec"] == "dense"), f"samples[{i}]: {planned['name']}: {layer['rel_error']}"
             assert layer["posted"] <= layer["begun"] <= layer["arrived"], f"samples[{i}]: {planned['name']} out of order"
     check_order(run)
     check_bytes(run)
