@@ -117,7 +117,7 @@ static gw_status sum_in_order(gw_exchange *x, const gw_move *m, gw_why *why)
     }
     uint64_t seal = 0;
     x->seen_bad = sum_here(x, m, piece, divisor, &seal);
-    x->seen = x->divided ? piece : (gw_range){0};
+    x->seen = x->divided && gw_exchange_at_last(x) ? piece : (gw_range){0};
     *seal_at(x->seals.found, m->group.member, GW_SEAL_RESULT) = seal;
     for (uint32_t i = 0; i < m->group.size; i++) {
         const int goes_there =

@@ -426,11 +426,32 @@ static void rounding_loses_no_residual(void **state)
     }
 }
 
+/* ---- refusals ---- */
+
+static void what_has_no_16_bits(void **state)
+{
+    (void)state;
+    gw_exchange *x = NULL;
+    gw_why why = {""};
+    gw_exchange_config config = {
+        .ranks = 1, .ranks_per_node = 1, .elements = 5, .dtype = (gw_dtype)77};
+    assert_int_equal(gw_route_parse(&config.route, "dense", NULL), GW_OK);
+    assert_int_equal(gw_exchange_create(&config, &x, &why), GW_ERR_ARG);
+    assert_string_equal(why.text, "unknown dtype 77");
+    config.dtype = GW_BF16;
+    config.params = params_of("natural:bits=8");
+    assert_int_equal(gw_route_parse(&config.route, "sra", NULL), GW_OK);
+    assert_int_equal(gw_exchange_create(&config, &x, &why), GW_ERR_UNSUPPORTED);
+    assert_string_equal(why.text, "a route that encodes takes f32 values, not bf16");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {cmocka_unit_test(sixteen_bits_on_the_links),
                                        cmocka_unit_test(every_uncompressed_route),
-                                       cmocka_unit_test(shards), cmocka_unit_test(overflow_is_seen),
-                                       cmocka_unit_test(rounding_loses_no_residual)};
+                                       cmocka_unit_test(shards),
+                                       cmocka_unit_test(overflow_is_seen),
+                                       cmocka_unit_test(rounding_loses_no_residual),
+                                       cmocka_unit_test(what_has_no_16_bits)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
