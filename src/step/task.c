@@ -3,6 +3,7 @@
 #include "step/step.h"
 
 #include "base/arena.h"
+#include "base/divide.h"
 
 #include <math.h>
 #include <stdio.h>
