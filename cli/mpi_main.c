@@ -70,8 +70,11 @@ static int run(gw_comm *comm, int argc, char **argv)
 {
     gw_why why = {""};
     gw_cli_engine engine = {.name = "mpi", .comm = comm, .allreduce = allreduce};
-    if (find_nodes(comm, &engine.nodes, &why) != GW_OK) {
-        gw_cli_error("%s", why.text);
+    const gw_status found = find_nodes(comm, &engine.nodes, &why);
+    if (found != GW_OK) {
+        const char *text = why.text[0] ? why.text : gw_status_string(found);
+        comm->table->abort(comm, text);
+        gw_cli_error("rank %u: %s", comm->rank, text);
         return GW_CLI_FAILED;
     }
     engine.ranks_per_node = gw_nodes_regular(engine.nodes);

@@ -3,7 +3,9 @@
 import fnmatch
 import json
 
-from .library import GradwireError, parse_adapt, parse_auto, parse_params, parse_route
+from ctypes import byref
+
+from .library import GradwireError, lib, parse_adapt, parse_auto, parse_params, parse_route
 
 
 class Layer:

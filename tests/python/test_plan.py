@@ -216,20 +216,23 @@ def test_what_cannot_run_is_refused():
         ranks.run(2, refused, folder)
 
 
-def hierarchical(rank, n, path):
-    """Three ranks that seem to be on two machines."""
-    import socket
-
-    host = "one" if rank < 2 else "two"
-    socket.gethostname = lambda: host
+def hierarchical(rank, n, runs, refused):
+    """Nodes of two ranks and of one."""
+    node = "one" if rank < 2 else "two"
     ddp = models.ddp(Mlp())
-    ranks.raises(gradwire.GradwireError, lambda: gradwire.attach(ddp, path, quiet=True), "layer 'fc3.bias'", "equal numbers of ranks")
+    words = "layer 'fc3.bias'", "nodes have 1 to 2 ranks, so payloads must be decoded"
+    ranks.raises(gradwire.GradwireError, lambda: gradwire.attach(ddp, refused, quiet=True, node=node), *words)
+    gradwire.attach(ddp, runs, quiet=True, node=node)
+    assert {layer["route"] for layer in gradwire.stats(layers=True)["layers"]} == {"hier2-sra@cpu"}
+    gradwire.detach(ddp)
 
 
-def test_hierarchical_routes_need_equal_nodes():
+def test_hierarchical_routes_on_nodes_of_other_sizes():
+    forwards = "encode@cpu · intra:alltoall · inter:allgather · intra:allgather · decode@cpu"
     with tempfile.TemporaryDirectory() as folder:
-        path = write(pathlib.Path(folder) / "hierarchical.json", [[name] for name in ELEMENTS], "natural:bits=8", "hier2-sra")
-        ranks.run(3, hierarchical, path)
+        paths = [write(pathlib.Path(folder) / f"plan-{i}.json", [[name] for name in ELEMENTS], "natural:bits=8", route)
+                 for i, route in enumerate(("hier2-sra", forwards))]
+        ranks.run(3, hierarchical, *paths)
 
 
 if __name__ == "__main__":

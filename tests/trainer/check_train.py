@@ -530,7 +530,7 @@ def case_speaks(work, images):
         case = f"{FLIPS[i]}: exit {done.returncode}\n{done.stderr}"
         assert "flip: " in done.stderr, f"nothing was flipped: {case}"
         assert done.returncode not in (0, 124), case
-        lines = re.findall(r"^gradwire: train: (?:rank (\d+): )?(.*)$", done.stderr, re.M)
+        lines = re.findall(r"^gradwire: (?:train: )?(?:rank (\d+): )?(.*)$", done.stderr, re.M)
         said = {int(rank or 0): words for rank, words in lines}
         assert "changed" in said.get(found, ""), f"rank {found} did not say what it saw: {case}"
         assert "changed" in said.get(0, ""), f"rank 0 did not say why: {case}"
