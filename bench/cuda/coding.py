@@ -12,6 +12,7 @@ The model is GPT-2 small with random tokens, in bf16 autocast. All ranks use the
 """
 
 import argparse
+import concurrent.futures
 import datetime
 import gc
 import json
@@ -43,7 +44,6 @@ import torch  # noqa: E402
 import torch.distributed as dist  # noqa: E402
 import torch.nn.functional as F  # noqa: E402
 from torch import nn  # noqa: E402
-from torch.distributed.algorithms.ddp_comm_hooks import default_hooks  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -163,15 +163,37 @@ class Clock:
         return [1e3 * (m - first) if self.dry else first.elapsed_time(m) for m in self.moments]
 
 
+def future_of(tensor):
+    """A future that may have a tensor of this device as its value."""
+    return torch.futures.Future(devices=[tensor.device] if tensor.is_cuda else None)
+
+
 def exchange_nothing(_state, bucket):
-    done = torch.futures.Future()
+    done = future_of(bucket.buffer())
     done.set_result(bucket.buffer())
     return done
 
 
+WAITS = concurrent.futures.ThreadPoolExecutor(1)
+
+
 def bf16_hook(_state, bucket):
-    """DDP refuses torch's hook by its name where there is no NCCL. gloo sums bf16 too."""
-    return default_hooks.bf16_compress_hook(None, bucket)
+    """What torch's bf16_compress_hook does, which DDP refuses by its name where there is no NCCL. gloo's future does not wait for the
+    copy back to the GPU, and its wait does: a thread calls it."""
+    buffer = bucket.buffer()
+    half, done = buffer.to(torch.bfloat16).div_(dist.get_world_size()), future_of(buffer)
+    work = dist.all_reduce(half, async_op=True)
+
+    def finish():
+        try:
+            work.wait()
+            buffer.copy_(half)
+            done.set_result(buffer)
+        except Exception as error:  # DDP raises it where it waits for the bucket
+            done.set_exception(error)
+
+    WAITS.submit(finish)
+    return done
 
 
 # ---- the job ----
@@ -448,7 +470,7 @@ def run(r, options):
                 continue
             try:
                 found = turn(r, name, path, batch, max(1.0, patience - 2))
-            except (RuntimeError, TypeError) as error:  # the same on all ranks, or the others run into a timeout
+            except Exception as error:  # the same on all ranks, or the others run into a timeout
                 failed[name] = str(error).splitlines()[0][:200]
                 r.say(f"  {options.rate} {name}: failed: {failed[name]}")
                 continue

@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
 # Coding on the GPU against coding on the CPU, predicted and measured: NETLAB=path/to/netlab bench/cuda/coding.sh [--dry] [build]
 # Two ranks on one GPU, each a node of netlab with a slow link, train GPT-2 small. The script measures the job, the codecs on both
-# devices and the link, plans for the GPU alone, for the CPU alone and for both, and then times these plans beside DDP.
-# `build` only builds, into $BUILT (build/coding-built); without it that folder is used as it is if it is complete, so that both may be on
-# different machines. --dry: a tiny model on the CPU; with EMULATED=libgradwire_cuda_emulated.so it
-# is taken for a GPU. As root. Results lie in build/coding-out; the table, the runs and an archive of all
-# are copied to $OUT. Set as wanted: PACK (a folder of ../shared/lab/pack), PYTHON, RATES ("1gbit 10gbit"), SPECS, LIMIT (450
-# seconds: the runs share what the rest leaves of it).
+# devices and the link. It plans for the GPU alone, for the CPU alone and for both. Then it times these plans beside DDP.
+# `build` only builds, into $BUILT (build/coding-built). Without it a complete folder is used as it is, so that both may be on
+# different machines. --dry: a tiny model on the CPU; with EMULATED=path/to/libgradwire_cuda_emulated.so the CPU's memory is taken
+# for a GPU's. Needs root. Results are in build/coding-out; the table, the runs and an archive of all are copied to $OUT.
+# Also read: PACK (a folder of ../shared/lab/pack), PYTHON, RATES ("1gbit 10gbit"), SPECS, LIMIT (450 seconds for all; the timed runs
+# share what the rest leaves).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 built=${BUILT:-$PWD/build/coding-built} out=$PWD/build/coding-out # $OUT has room for few files
@@ -32,7 +32,7 @@ if [ -n "${PACK:-}" ]; then
 fi
 files=(gradwire libgradwire.so)
 [ ${#dry[@]} -gt 0 ] || files+=(libgradwire_cuda.so)
-complete() { for file in "${files[@]}"; do [ -e "$built/$file" ] || return 1; done; }
+complete() { for file in "${files[@]}"; do [ -e "$built/$file" ] || return 1; done; "$built/gradwire" --version >/dev/null; }
 if [ $only_build = 1 ] || ! complete; then
     say "build"
     mkdir -p "$built"
