@@ -5,8 +5,8 @@
 # `build` only builds, into $BUILT (build/coding-built). Without it a complete folder is used as it is, so that both may be on
 # different machines. --dry: a tiny model on the CPU; with EMULATED=path/to/libgradwire_cuda_emulated.so the CPU's memory is taken
 # for a GPU's. Needs root. Results are in build/coding-out; the table, the runs and an archive of all are copied to $OUT.
-# Also read: PACK (a folder of ../shared/lab/pack), PYTHON, RATES ("1gbit 10gbit"), SPECS, LIMIT (450 seconds for all; the timed runs
-# share what the rest leaves).
+# Also read: PACK (a folder of ../shared/lab/pack), PYTHON, RATES ("1gbit 10gbit"), SPECS (no rounds, so no lowrank), LIMIT (450 seconds for all; the
+# timed runs share what the rest leaves).
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 built=${BUILT:-$PWD/build/coding-built} out=$PWD/build/coding-out # $OUT has room for few files
