@@ -35,7 +35,7 @@ gw_status gw_feedback_join(gw_feedback *store, const uint32_t *tensors, size_t n
         j->members = calloc(n, sizeof *j->members);
     }
     if (j == NULL || j->members == NULL ||
-        !gw_store_grow(&list, sizeof *store->joined, at, &store->room_joined)) {
+        !gw_store_grow(&list, sizeof(gw_joined *), at, &store->room_joined)) {
         gw_joined_destroy(j);
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory to join %zu tensors", n);
     }
