@@ -490,8 +490,6 @@ static void refused_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     pair *p = arg;
     steps *s = &p->ends[rank];
     gw_why why = {""};
-    p->spec = "natural:bits=8";
-    p->route = "sra";
     const gw_step_config config = {.comm = comm, .timeout = 60};
     open_bucketed(s, &config, p);
     RANK_TRUE(gw_step_buckets(s->step, together, N - 1, &why) == GW_ERR_ARG &&
@@ -531,6 +529,8 @@ static void what_cannot_be_is_refused(void **state)
     (void)state;
     pair *p = calloc(1, sizeof *p);
     assert_non_null(p);
+    p->spec = "natural:bits=8";
+    p->route = "sra";
     ranks_run(&(gw_threads_config){.ranks = 2}, refused_main, p);
     free(p);
 }
