@@ -8,10 +8,12 @@ command -v mpirun.openmpi >/dev/null || { echo "skip: no mpirun.openmpi here"; e
 folder=$(mktemp -d)
 trap 'rm -rf "$folder"' EXIT
 fail() { cat "$folder"/*; echo "$*"; exit 1; }
-# run HOW COUNT COUNT: the exit status is in $code; 124 is a hang
+# run HOW COUNT COUNT: the exit status is in $code; 124 is a hang. Open MPI prints each rank's error itself: mpirun sometimes
+# loses them all when it tries to print equal ones once.
 run() {
     code=0
-    timeout -k 5 60 mpirun.openmpi --allow-run-as-root --oversubscribe -np 4 --mca btl vader,self -x BAD_WIRE="$1" \
+    timeout -k 5 60 mpirun.openmpi --allow-run-as-root --oversubscribe -np 4 --mca btl vader,self \
+        --mca orte_base_help_aggregate 0 -x BAD_WIRE="$1" \
         -x LD_PRELOAD="$shim:$library" -x GRADWIRE_PMPI_SPEC=natural:bits=8 -x GRADWIRE_PMPI_TIMEOUT="${timeout:-300}" \
         "$program" "$2" "$3" >"$folder/out" 2>"$folder/err" || code=$?
 }
