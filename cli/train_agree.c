@@ -25,20 +25,32 @@ static gw_status give_up(gw_comm *comm, gw_status status, const gw_why *why)
     return status;
 }
 
-/* A rank that failed for a reason of its own keeps it. */
+/* The first rank that failed for a reason of its own; if there is none, the first that failed. NULL: none did. */
+static const verdict *cause_of(const verdict *all, uint32_t ranks)
+{
+    const verdict *first = NULL;
+    for (uint32_t i = 0; i < ranks; i++) {
+        if (all[i].status != GW_OK && !gw_cli_train_heard(all[i].status, &all[i].why)) {
+            return &all[i];
+        }
+        first = first == NULL && all[i].status != GW_OK ? &all[i] : first;
+    }
+    return first;
+}
+
+/* A rank that failed keeps its reason, unless several ranks have the same one. A reason that is too long loses its
+ * beginning: its cause is at the end. */
 static gw_status judge(const verdict *all, const gw_comm *comm, gw_why *why)
 {
-    const verdict *own = &all[comm->rank], *first = all;
-    while (first < all + comm->ranks && first->status == GW_OK) {
-        first++;
-    }
-    if (first == all + comm->ranks || first == own ||
+    const verdict *own = &all[comm->rank], *first = cause_of(all, comm->ranks);
+    if (first == NULL || first == own ||
         (own->status != GW_OK && strcmp(own->why.text, first->why.text) != 0)) {
         return own->status;
     }
     const char *text = first->why.text[0] ? first->why.text : gw_status_string(first->status);
-    return gw_cli_train_fail(why, GW_ERR_PEER, "rank %u%s%.230s", (unsigned)(first - all), HEARD,
-                             text);
+    const size_t size = strlen(text), most = 220;
+    return gw_cli_train_fail(why, GW_ERR_PEER, "rank %u%s%s", (unsigned)(first - all), HEARD,
+                             text + (size > most ? size - most : 0));
 }
 
 gw_status gw_cli_train_agree(gw_comm *comm, gw_status own, gw_why *why)

@@ -9,7 +9,7 @@
 enum { GW_CLI_TRAIN_TIMEOUT = 300 }; /* seconds that a rank waits for the others */
 
 /* Called by all, and a barrier. If any rank failed, all return a failure: a rank with a failure of its own returns that, the
- * others GW_ERR_PEER and "rank 2 gave up: ..." with the words of the first rank that failed. Where the ranks cannot be
+ * others GW_ERR_PEER and "rank 2 gave up: ..." with the reason of the rank that found the cause. Where the ranks cannot be
  * compared, as after a changed byte, the group is aborted. */
 gw_status gw_cli_train_agree(gw_comm *comm, gw_status own, gw_why *why);
 /* Rank 0's bytes, at all. If it fails, the group is aborted. */

@@ -2,6 +2,8 @@
 
 import fnmatch
 import json
+import os
+import stat
 
 from ctypes import byref
 
@@ -102,10 +104,17 @@ def _check_keys(path, place, found, known):
         raise GradwireError(f"{path}: {place}unknown key '{unknown[0]}'")
 
 
+def _open_at_once(path, flags):
+    """Does not wait for the writer of a pipe."""
+    return os.open(path, flags | os.O_NONBLOCK)
+
+
 def read(path):
     """The tensors of a gradwire.plan/1 file, in wire order: dicts of name, elements, spec, route, bucket."""
     try:
-        with open(path, encoding="utf-8") as file:
+        with open(path, encoding="utf-8", opener=_open_at_once) as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise GradwireError(f"{path}: not a regular file")
             plan = json.load(file, object_pairs_hook=_no_duplicates)
     except OSError as error:
         raise GradwireError(f"{path}: {error.strerror}") from None

@@ -178,7 +178,7 @@ gw_status gw_feedback_save(const gw_feedback *store, void *buffer, size_t capaci
         status =
             GW_FAIL(why, GW_ERR_STATE,
                     "nothing is saved after a failure; go on from the last checkpoint that all "
-                    "ranks have. It was: %.150s",
+                    "ranks have. It was: %s",
                     store->refused.text);
     }
     if (status != GW_OK) {

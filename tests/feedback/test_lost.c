@@ -1,5 +1,6 @@
 /* Checkpoints that are lost with their machine: the survivors' residuals are all there, to the bit, and
  * the missing ranks are named. */
+#include "feedback/store.h"
 #include "feedback/stores.h"
 
 #include <math.h>
@@ -177,12 +178,33 @@ static void a_norm_is_of_all_it_holds(void **state)
     gw_feedback_destroy(store);
 }
 
+/* After a failure: the message says what failed, and ends with the cause. */
+static void nothing_is_saved_after_a_failure(void **state)
+{
+    (void)state;
+    blob b = {.size = 0};
+    gw_why why = {""}, reason = {""};
+    gw_feedback *store = new_store(0, 1);
+    memset(reason.text, 'x', sizeof reason.text - 1);
+    (void)snprintf(reason.text + sizeof reason.text - 12, 12, ": the cause");
+    gw_feedback_refuse_saving(store, reason.text);
+    assert_int_equal(gw_feedback_save(store, b.bytes, MAX_BLOB, &b.size, &why), GW_ERR_STATE);
+    assert_non_null(strstr(why.text, "nothing is saved after a failure"));
+    assert_non_null(strstr(why.text, ": the cause"));
+    gw_feedback_refuse_saving(store, NULL);
+    assert_int_equal(gw_feedback_save(store, b.bytes, MAX_BLOB, &b.size, &why), GW_OK);
+    gw_feedback_destroy(store);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(survivors_keep_all),         cmocka_unit_test(the_lost_are_named),
-        cmocka_unit_test(what_is_damaged_is_refused), cmocka_unit_test(copies_are_not_kept),
+        cmocka_unit_test(survivors_keep_all),
+        cmocka_unit_test(the_lost_are_named),
+        cmocka_unit_test(what_is_damaged_is_refused),
+        cmocka_unit_test(copies_are_not_kept),
         cmocka_unit_test(a_norm_is_of_all_it_holds),
+        cmocka_unit_test(nothing_is_saved_after_a_failure),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

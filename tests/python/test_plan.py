@@ -16,6 +16,7 @@ import torch.nn.functional as F
 import models
 import ranks
 from ranks import gradwire
+from gradwire import plan as plan_file
 from gradwire.carrier import Carrier
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
@@ -208,6 +209,10 @@ def refused(rank, n, folder):
     refuse(of(2, bucket="1"), "tensors[2].bucket", "another type")
     refuse(of(2, piece=4), "tensors[2]", "unknown key 'piece'")
     refuse(lambda changed: None, "unknown key 'lanes'", more={"lanes": 3})
+    pipe = folder / f"pipe-{rank}.json"
+    os.mkfifo(pipe)
+    for path in (pipe, pathlib.Path("/dev/zero")):
+        ranks.raises(gradwire.GradwireError, lambda: plan_file.read(path), f"{path}: not a regular file")
     ranks.raises(gradwire.GradwireError, lambda: gradwire.attach(ddp, "plan.json", route="sra", quiet=True), "route and rules")
 
 
