@@ -129,6 +129,7 @@ typedef struct gw_step_auto {
     gw_job_tensor *tensors;
     uint32_t *place_of; /* of each tensor of the job; UINT32_MAX: not planned here */
     double *ready;      /* of each layer, of the slowest rank */
+    double whole;       /* a step, of the last window when the job was made; NaN: there was none */
     gw_joint_tensor *asked;
     gw_params *levels; /* of asked, one behind the other; and their */
     double *errors;
