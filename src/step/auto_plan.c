@@ -348,7 +348,7 @@ static gw_status plan_all(gw_step_auto *u, gw_why *why)
 {
     gw_joint_report report;
     if (u->base->mean[GW_TABLE_STATUS] != 0) {
-        return GW_FAIL(why, GW_ERR_STATE, "a rank could not measure its layers: all stays");
+        return GW_FAIL(why, GW_ERR_STATE, "a rank could not measure its layers");
     }
     gw_status status = fit_computing(u, why);
     if (status == GW_OK) {
