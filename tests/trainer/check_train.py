@@ -191,7 +191,7 @@ def case_interrupt(work, images):
         done = len(one["steps"])
         assert one["state"] == "interrupted" and 6 <= done < STEPS, f"{one['state']} after {done}"
         assert run_oracle.checkpoints(folder) == [f"checkpoint-{done:06d}"]
-        assert "adacomp" in out and f"{done} so far" in out and str(folder) in out, out
+        assert "adacomp" in out and f"(stopped after {done})" in out and str(folder) in out, out
         said = run(GRADWIRE, "train", "--resume", folder, "-c", "sign", status=1).stderr
         assert "spec is adacomp there, not sign" in said, said
         run(GRADWIRE, "train", "--resume", folder, "-q")
@@ -205,7 +205,7 @@ def case_interrupt(work, images):
     states = {p.name: run_oracle.check(p)["state"] for p in folder.iterdir()}
     assert states == {"dense-seed5": "finished", "sign-seed5": "interrupted"}, states
     out = run(*several, "--resume", folder).stdout
-    assert "adacomp" in out and "so far" not in out, out
+    assert "adacomp" in out and "stopped" not in out, out
     assert all(run_oracle.check(p)["state"] == "finished" for p in folder.iterdir())
 
 
