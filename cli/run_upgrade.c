@@ -22,7 +22,7 @@ static bool made_a_plan(const json_t *decision, size_t i)
            (outcome && (strcmp(outcome, "switched") == 0 || strcmp(outcome, "dense") == 0));
 }
 
-/* The planner's numbers of the decisions that are in force at a step: of the one that made the plan, and of the last. */
+/* What the planner predicted of the plan in force at a step: when it made the plan, and at the last look. */
 static void find_predictions(const json_t *decisions, json_int_t step, const json_t **made,
                              const json_t **last)
 {
@@ -40,7 +40,7 @@ static bool upgrade_window(json_t *window, const json_t *decisions)
     const json_t *made = NULL, *last = NULL;
     const json_t *was = json_object_get(window, "predicted_seconds");
     if (!was) {
-        return true; /* whoever reads it strictly says what is missing */
+        return true; /* the strict reader reports the missing key */
     }
     find_predictions(decisions, json_integer_value(json_object_get(window, "step")), &made, &last);
     const bool planned = last && json_equal(was, last);

@@ -1,4 +1,4 @@
-/* Runs of formats before the present one, made into it; docs/run-format.md says what changed. */
+/* Converts runs of older formats into the current one. docs/run-format.md lists what changed. */
 #ifndef GW_CLI_RUN_UPGRADE_H
 #define GW_CLI_RUN_UPGRADE_H
 
@@ -12,8 +12,8 @@
 /* 1 to 3; 0: another format. */
 unsigned gw_cli_run_format(const char *text);
 
-/* `root` has the records as arrays. Before 3, predicted_seconds of a window was what is now expected_seconds, and before
- * something was expected the planner's number. False: a window has a key of format 3 already, or there is no memory. */
+/* `root` has the records as arrays. Before format 3 a window's predicted_seconds held what is now expected_seconds; until
+ * something was expected it held the planner's number. False: a window already has a key of format 3, or out of memory. */
 bool gw_cli_run_upgrade(json_t *root, unsigned format);
 
 #endif

@@ -10,9 +10,9 @@ static const double OTHER = 2;         /* times as fast a link, or as slow */
 static const double SLACK = 0.1;       /* of the budget: tables of one step differ from another's */
 static const double LESS = 0.8;        /* of alpha, until the noise bears the plan */
 static const double RISK = 0.25; /* of a step, which codecs have to save whose errors come late */
-/* Of computing as it was timed. What is left then is not its fault: the link is another than it was. */
+/* Computing is not taken to be shorter than this part of what was timed: beyond that the link has changed. */
 static const double LEAST_COMPUTING = 0.5;
-enum { HALVINGS = 12 }; /* to an eighth of a thousandth */
+enum { HALVINGS = 12 }; /* finds the factor to within 0.5 / 4096 */
 /* Times a layer's error by the default, up to which it is offered others: norms do not tell that an lstm's recurrent layer bears less than
  * its share of them. docs/auto.md */
 static const double COARSEST = 2;
@@ -151,8 +151,8 @@ static gw_status predict(gw_step_auto *u, const gw_auto_way *ways, double *secon
     return gw_plan_predict(&u->job, &u->cluster, u->entries, u->job.n, 0, seconds, why);
 }
 
-/* No plan with the buckets of these ways is faster: with errors that come late or without, within the budget, or within what
- * these ways have where that is more (the one in force may be above it). So the ways themselves are among those it is of. */
+/* The lower bound of all plans with the buckets of these ways, with delayed errors or without, within the budget. Levels and
+ * error of the ways themselves are allowed in any case: the plan in force may exceed the current budget and limits. */
 static gw_status bound(gw_step_auto *u, const gw_auto_way *ways, double error, double *seconds,
                        gw_why *why)
 {
@@ -166,7 +166,7 @@ static gw_status bound(gw_step_auto *u, const gw_auto_way *ways, double error, d
     return gw_joint_bound_of(&u->job, &u->cluster, &request, u->entries, u->job.n, seconds, why);
 }
 
-/* Computing, `times` as long. */
+/* Scales the job's times of computing. */
 static void stretch(gw_step_auto *u, double times)
 {
     u->job.forward *= times;
@@ -176,8 +176,8 @@ static void stretch(gw_step_auto *u, double times)
     }
 }
 
-/* Steps are timed while errors are measured, which takes cores as well. Whole steps by the plan in force are not: where it is
- * predicted to take longer than they did, computing is taken to be so much shorter that it does not. */
+/* Computing is timed while errors are measured on the same cores, so it may appear too long. Whole steps were measured
+ * without that. Where the plan in force is predicted to take longer than they did, computing is shortened until it is not. */
 static gw_status fit_computing(gw_step_auto *u, gw_why *why)
 {
     double seconds = 0, low = LEAST_COMPUTING, high = 1, now = 1;

@@ -354,7 +354,7 @@ static void same_again(void **state)
     }
 }
 
-/* The bound of a plan's buckets is above no plan with these buckets within the budget, wherever the buckets come from. */
+/* The bound of given buckets is not above any plan with these buckets within the budget, whichever search made them. */
 static void bounds_of_other_plans(void **state)
 {
     (void)state;

@@ -342,8 +342,8 @@ static void the_default_until_there_is_a_plan(void **state)
     run(default_main, (gw_step_auto_config){0}, "auto/topk:density=0.01"); /* holds back */
 }
 
-/* While steps were timed others had the cores: whole steps by the plan in force are as short as ever, and so is what is
- * predicted of it. */
+/* Computing appears too long while steps are timed, because something else uses the cores. Whole steps are as short as before,
+ * and the prediction of the plan in force does not exceed them. */
 static void busy_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
 {
     job *j = arg;
@@ -463,8 +463,8 @@ static void in_vain_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     steps_close(s);
 }
 
-/* Computing takes so long that such codecs would not be chosen, and not so long that they are given up: the plan in force is
- * not among those of the second look, and its bound is its own. */
+/* Computing takes so long that lowrank would not be chosen again, but not so long that it is given up. The plan in force is then
+ * not a candidate of the search, and must not be set beside the bound of that search. */
 static void kept_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
 {
     job *j = arg;
