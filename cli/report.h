@@ -63,7 +63,7 @@ size_t gw_cli_report_thinned(size_t i, size_t n, size_t length);
 
 /* What `auto` came to, over the counted runs. */
 typedef struct gw_cli_report_autos {
-    size_t decisions, switches;
+    size_t decisions, switches; /* switches: decisions that changed a codec or a route */
     double off; /* median over windows of |measured / predicted - 1|; NaN: there is none */
     /* of the first run's last decision that knows: a step by the plan, at half and at double the rate */
     double predicted_seconds, half_seconds, double_seconds, dense_seconds, bound_seconds;
@@ -71,6 +71,10 @@ typedef struct gw_cli_report_autos {
 } gw_cli_report_autos;
 /* False: it is no such way. */
 bool gw_cli_report_count_auto(const gw_cli_way *way, gw_cli_report_autos *out);
+
+/* What a layer is sent by at the run's end: by the last choice, if levels or plans were chosen. */
+void gw_cli_report_in_force(const gw_cli_runfile *run, size_t layer, const char **spec,
+                            const char **route);
 
 /* Data of the charts of what was chosen while training, of the way's first run; null: it was not. */
 json_t *gw_cli_report_adapt(const gw_cli_way *way);

@@ -25,26 +25,52 @@ static json_t *spec_ratio(const char *spec, uint64_t elements)
                : json_null();
 }
 
-/* How a layer travels from a step on. */
-typedef struct travel {
+/* What a layer is sent by from a step on. */
+typedef struct sending {
     uint64_t from;
     const char *spec, *route;
-} travel;
+} sending;
 
-/* By choice i, which is one of `auto` or of `adapt`, whose routes stay. */
-static travel travel_by(const gw_cli_runfile *run, size_t i, size_t layer)
+/* Before gradwire.run/3 an auto run says "dense" of layers that were sent by its default. */
+static bool knows_begin(const gw_cli_runfile *run)
 {
-    if (run->n_decisions > 0) {
-        const gw_cli_runfile_travel *to = &run->decisions[i].layers[layer];
-        return (travel){run->decisions[i].bound_at, to->spec, to->route};
-    }
-    return (travel){run->adapt[i].bound_at, run->adapt[i].specs[layer], run->layers[layer].route};
+    return run->format >= 3 || !gw_cli_spec_is(run->config.spec, "auto");
 }
 
-static json_t *travel_json(const travel *t, uint64_t elements)
+/* After n choices, which are those of `auto` or of `adapt`, whose routes stay. */
+static sending sending_after(const gw_cli_runfile *run, size_t n, size_t layer)
 {
-    return json_pack("[I, s, o, s]", (json_int_t)t->from, t->spec, spec_ratio(t->spec, elements),
-                     t->route);
+    const gw_cli_runfile_layer *first = &run->layers[layer];
+    if (n > 0 && run->n_decisions > 0) {
+        const gw_cli_runfile_auto *last = &run->decisions[n - 1];
+        return (sending){last->bound_at, last->layers[layer].spec, last->layers[layer].route};
+    }
+    if (n > 0) {
+        return (sending){run->adapt[n - 1].bound_at, run->adapt[n - 1].specs[layer], first->route};
+    }
+    const bool known = knows_begin(run) || first->fused;
+    return (sending){1, known ? first->spec : "not recorded",
+                     known ? first->route : "not recorded"};
+}
+
+static bool same_sending(const sending *a, const sending *b)
+{
+    return strcmp(a->spec, b->spec) == 0 && strcmp(a->route, b->route) == 0;
+}
+
+void gw_cli_report_in_force(const gw_cli_runfile *run, size_t layer, const char **spec,
+                            const char **route)
+{
+    const sending last =
+        sending_after(run, run->n_decisions > 0 ? run->n_decisions : run->n_adapt, layer);
+    *spec = last.spec;
+    *route = last.route;
+}
+
+static json_t *part_json(const sending *w, uint64_t elements)
+{
+    return json_pack("[I, s, o, s]", (json_int_t)w->from, w->spec, spec_ratio(w->spec, elements),
+                     w->route);
 }
 
 /* [step, spec, ratio, route] of each layer that is ever coded, where it changes. */
@@ -53,14 +79,14 @@ static json_t *rows_json(const gw_cli_runfile *run, size_t n_choices)
     json_t *rows = json_array();
     for (size_t l = 0; l < run->n_layers; l++) {
         const gw_cli_runfile_layer *layer = &run->layers[l];
-        travel now = {1, layer->spec, layer->route};
+        sending now = sending_after(run, 0, l);
         bool coded = strcmp(now.spec, "dense") != 0;
         json_t *parts = json_array();
-        json_array_append_new(parts, travel_json(&now, layer->elements));
+        json_array_append_new(parts, part_json(&now, layer->elements));
         for (size_t i = 0; i < n_choices; i++) {
-            const travel next = travel_by(run, i, l);
-            if (strcmp(next.spec, now.spec) != 0 || strcmp(next.route, now.route) != 0) {
-                json_array_append_new(parts, travel_json(&next, layer->elements));
+            const sending next = sending_after(run, i + 1, l);
+            if (!same_sending(&next, &now)) {
+                json_array_append_new(parts, part_json(&next, layer->elements));
                 coded = coded || strcmp(next.spec, "dense") != 0;
                 now = next;
             }
@@ -89,10 +115,19 @@ json_t *gw_cli_report_adapt(const gw_cli_way *way)
 
 /* ---- auto ---- */
 
-/* Another plan is in force by decision i. */
+/* By decision i some layer has another codec or another route. */
 static bool changed(const gw_cli_runfile *run, size_t i)
 {
-    return run->decisions[i].bound_at > (i ? run->decisions[i - 1].bound_at : 1);
+    if (i == 0 && !knows_begin(run)) {
+        return strcmp(run->decisions[0].outcome, "switched") == 0 ||
+               strcmp(run->decisions[0].outcome, "dense") == 0;
+    }
+    bool found = false;
+    for (size_t l = 0; l < run->n_layers && !found; l++) {
+        const sending before = sending_after(run, i, l), after = sending_after(run, i + 1, l);
+        found = !same_sending(&before, &after);
+    }
+    return found;
 }
 
 static double median_off(const gw_cli_way *way)
@@ -146,7 +181,7 @@ bool gw_cli_report_count_auto(const gw_cli_way *way, gw_cli_report_autos *out)
     return gw_cli_spec_is(first->config.spec, "auto");
 }
 
-/* All decisions, or where they are many those that changed something; the last GW_CLI_REPORT_POINTS of them. */
+/* All decisions, or where they are many those that changed the plan; the last GW_CLI_REPORT_POINTS of them. */
 static json_t *decisions_json(const gw_cli_runfile *run)
 {
     json_t *array = json_array();
@@ -169,7 +204,7 @@ static json_t *decisions_json(const gw_cli_runfile *run)
     return array;
 }
 
-/* Windows as [step, measured, predicted, error, budget, noise ratio]. */
+/* Windows as [step, measured, predicted, expected, error, budget, noise ratio]. */
 static json_t *watch_json(const gw_cli_runfile *run)
 {
     const size_t n = run->n_watch, points = n < GW_CLI_REPORT_POINTS ? n : GW_CLI_REPORT_POINTS;
@@ -177,9 +212,10 @@ static json_t *watch_json(const gw_cli_runfile *run)
     for (size_t p = 0; p < points; p++) {
         const gw_cli_runfile_watch *w = &run->watch[gw_cli_report_thinned(p, points, n)];
         json_array_append_new(
-            array, json_pack("[I, o, o, o, o, o]", (json_int_t)w->step,
+            array, json_pack("[I, o, o, o, o, o, o]", (json_int_t)w->step,
                              gw_cli_json_number(w->measured_seconds),
-                             gw_cli_json_number(w->predicted_seconds), gw_cli_json_number(w->error),
+                             gw_cli_json_number(w->predicted_seconds),
+                             gw_cli_json_number(w->expected_seconds), gw_cli_json_number(w->error),
                              gw_cli_json_number(w->budget), gw_cli_json_number(w->noise_ratio)));
     }
     return array;

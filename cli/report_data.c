@@ -150,6 +150,8 @@ static json_t *layers_json(const gw_cli_way *way)
     for (size_t l = 0; l < first->n_layers; l++) {
         const gw_cli_runfile_layer *layer = &first->layers[l];
         double sent = 0, dense = 0, steps = 0;
+        const char *spec = NULL, *route = NULL;
+        gw_cli_report_in_force(first, l, &spec, &route);
         for (size_t r = 0; r < way->n_counted; r++) {
             const gw_cli_runfile *run = &way->runs[r].run;
             sent += (double)run->layers[l].bytes_sent;
@@ -158,8 +160,8 @@ static json_t *layers_json(const gw_cli_way *way)
         }
         json_array_append_new(rows, json_pack("{s:s, s:s, s:I, s:s, s:s, s:b, s:o, s:o, s:o}",
                                               "name", layer->name, "kind", layer->kind, "elements",
-                                              (json_int_t)layer->elements, "spec", layer->spec,
-                                              "route", layer->route, "fused", layer->fused, "bytes",
+                                              (json_int_t)layer->elements, "spec", spec, "route",
+                                              route, "fused", layer->fused, "bytes",
                                               gw_cli_json_number(sent / steps), "dense",
                                               gw_cli_json_number(dense / steps), "error",
                                               gw_cli_json_number(layer_error(way, l))));

@@ -206,7 +206,8 @@ function lineChart(id, title, subtitle, options) {
     add(add(add(svg, "defs"), "clipPath", { id: clip }), "rect", { x: left, y: top - 8, width: right - left + 8, height: axis - top + 8 });
     if (part === "test" && by === "seconds" && data.target !== null && data.target > low && data.target < high && ways.length > 1) {
       add(svg, "line", { class: "cursor", x1: left, x2: right, y1: y(data.target), y2: y(data.target) });
-      add(svg, "text", { class: "label", x: right, y: y(data.target) + (rising ? 16 : -7), "text-anchor": "end" }, `all reach ${data.bits ? data.target : `${data.target.toFixed(1)} %`}`);
+      add(svg, "text", { class: "target", x: left, y: axis + 33 }, `all reach ${data.bits ? data.target : `${data.target.toFixed(1)} %`}`); // below the axis: no curve is there
+      add(svg, "line", { class: "cursor", x1: left - 22, x2: left - 5, y1: axis + 29, y2: axis + 29 });
     }
     const inside = add(svg, "g", { "clip-path": `url(#${clip})` });
     lines.forEach((line, w) => {
@@ -297,19 +298,19 @@ function bytesChart() {
   const rows = shown.map((r) => ({ title: r.title, sent: ways.map((way) => way.layers.find((l) => l.name === r.name)?.bytes || 0) }));
   if (!data.dense) rows.forEach((row, i) => { row.dense = shown[i].dense; }); // a mark of its own, way -1
   const figure = document.getElementById("bytes");
-  chart(figure, "Bytes a step and rank, by layer", `Each mark is a run: further left is less on the wire. Log scale.${base.length > MOST ? ` The ${MOST} largest of ${base.length}.` : ""}`, (box, width) => {
+  chart(figure, "Bytes/step of rank 0, by layer", `Each mark is a run: further left is less on the wire. Log scale.${base.length > MOST ? ` The ${MOST} largest of ${base.length}.` : ""}`, (box, width) => {
     const all = rows.flatMap((r) => r.dense ? [...r.sent, r.dense] : r.sent).filter((v) => v > 0);
     if (all.length === 0) return empty(box, "Nothing was sent yet.");
     const keys = legend(box);
     if (!data.dense) {
       const item = add(keys, "span");
       key(add(item, "span", { class: "key" }), -1);
-      add(item, "span", {}, "uncompressed, it would be");
+      add(item, "span", {}, "dense, it would be");
     }
     const wide = width >= 620, left = wide ? Math.min(230, 20 + 7 * Math.max(...rows.map((r) => r.title.length))) : 4, right = width - 110;
     const each = wide ? 27 : 42, top = 8, height = top + rows.length * each + 34;
     const low = Math.min(...all) / 1.3, high = Math.max(...all) * 1.1, x = scale(low, high, left + 10, right, true);
-    const svg = canvas(box, width, height, "Bytes a step and rank, by layer. " + rows.map((r) => `${r.title}: ${ways.map((way, w) => `${way.label} ${bytes(r.sent[w])}`).join(", ")}`).join("; "));
+    const svg = canvas(box, width, height, "Bytes/step of rank 0, by layer. " + rows.map((r) => `${r.title}: ${ways.map((way, w) => `${way.label} ${bytes(r.sent[w])}`).join(", ")}`).join("; "));
     const bottom = top + rows.length * each;
     for (const t of logTicks(low, high, Math.max(3, Math.floor((right - left) / 75)))) {
       add(svg, "line", { class: "grid", x1: x(t), x2: x(t), y1: top, y2: bottom });
@@ -320,7 +321,7 @@ function bytesChart() {
       add(svg, "text", { class: "strong label", style: "font-weight:400", x: wide ? left : left + 2, y: wide ? y + 4 : y - 13, "text-anchor": wide ? "end" : "start" }, row.title);
       if (sent.length === 0) return;
       add(svg, "line", { class: "axis", x1: x(Math.min(...sent)), x2: x(Math.max(...sent)), y1: y, y2: y });
-      if (row.dense) add(mark(svg, -1, x(row.dense), y, 4.6), "title", {}, `${row.title}, uncompressed: ${bytes(row.dense)}`);
+      if (row.dense) add(mark(svg, -1, x(row.dense), y, 4.6), "title", {}, `${row.title}, dense: ${bytes(row.dense)}`);
       ways.toReversed().forEach((_, k) => {
         const w = ways.length - 1 - k;
         if (row.sent[w] > 0) add(mark(svg, w, x(row.sent[w]), y, 4.6), "title", {}, `${row.title}, ${ways[w].label}: ${bytes(row.sent[w])}`);
@@ -341,22 +342,21 @@ function layerTables() {
     key(add(summary, "span", { class: "key" }), w);
     add(summary, "span", {}, `${way.label}, layer by layer`);
     const box = add(details, "div", { class: "box", tabindex: "0", role: "region", "aria-label": `${way.label}, layer by layer` });
-    const table = add(box, "table", { class: "layers" }), head = add(add(table, "thead"), "tr"), body = add(table, "tbody");
-    for (const title of ["layer", "codec", "route", "elements", "sent", "ratio", "error"]) add(head, "th", { scope: "col", class: /codec|route/.test(title) ? "words" : "" }, title);
+    const table = add(box, "table", { class: "layers cards" }), head = add(add(table, "thead"), "tr"), body = add(table, "tbody");
+    const titles = ["layer", "codec", "route", "elements", "sent/step", "compression", "error"];
+    for (const title of titles) add(head, "th", { scope: "col", class: /codec|route/.test(title) ? "words" : "" }, title);
     head.lastChild.title = "‖x−x̂‖²/‖x‖² of coding a gradient once, median of the samples";
     for (const row of rowsOf(way)) {
       const tr = add(body, "tr"), name = add(tr, "th", { scope: "row" }, `${row.title} `);
       if (!row.more) add(name, "small", {}, row.kind);
-      add(tr, "td", { class: "words" }, row.spec.replaceAll(",", ",\u200b")); // may break there
-      add(tr, "td", { class: "words" }, row.more ? `${row.route}, together` : row.route);
-      add(tr, "td", {}, row.elements.toLocaleString("en"));
-      add(tr, "td", {}, bytes(row.bytes));
-      add(tr, "td", {}, times(row.dense, row.bytes));
-      add(tr, "td", {}, number(row.error));
+      const cells = [row.spec.replaceAll(",", ",\u200b"), row.more ? `${row.route}, together` : row.route, row.elements.toLocaleString("en"), // may break there
+        bytes(row.bytes), times(row.dense, row.bytes), number(row.error)];
+      cells.forEach((text, i) => add(add(tr, "td", { class: i < 2 ? "words" : "", "data-label": titles[i + 1] }), "span", {}, text));
     }
+    if (way.auto || way.adapt) add(details, "p", { class: "note" }, "Codec and route are those in force at the end. What was sent, compression and error are of all steps.");
   });
   add(parent, "p", { class: "note" }, "Error is ‖x−x̂‖²/‖x‖² of coding one rank’s gradient once, the median of the samples; with feedback what is lost is sent later. " +
-    "Small layers travel together, uncompressed.");
+    "Small layers are sent together, uncompressed.");
 }
 
 // ---- where the time goes ----

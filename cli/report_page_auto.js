@@ -5,6 +5,7 @@
 
 // "dither:bits=3,bucket=512,…" as "3 bits", "topk:density=0.01,…" as "1 %", "lowrank:rank=4,…" as "rank 4".
 function levelWords(spec) {
+  if (spec === "not recorded") return spec; // before gradwire.run/3
   const [, codec, name, value] = /^([a-z]+)(?::(bits|density|rank)=([^,]*))?/.exec(spec) || [, spec];
   return name === "bits" ? `${value} bits` : name === "density" ? `${number(100 * value)} %` : name === "rank" ? `rank ${value}` : codec;
 }
@@ -46,9 +47,9 @@ function eventLines(svg, events, x, top, bottom, words) {
 // rows of {name, parts: [step, spec, ratio, route]} over `steps`; events of {at, words}.
 function levelMap(figure, title, subtitle, label, { rows, steps }, { depth, ink, keys }, events, text) {
   chart(figure, title, subtitle, (box, width) => {
-    if (rows.length === 0) return empty(box, "Every layer went as it is, all the time.");
+    if (rows.length === 0) return empty(box, "No layer was compressed.");
     const swatches = add(box, "div", { class: "legend" });
-    for (const v of keys) swatch(swatches, v < 1.005 ? "as it is" : `${number(v)}× smaller`, ink(v));
+    for (const v of keys) swatch(swatches, v < 1.005 ? "uncompressed" : `${number(v)}×`, ink(v));
     const wide = width >= 620, left = wide ? Math.min(230, 20 + 7 * Math.max(...rows.map((r) => r.name.length))) : 4, right = width - 14, x = scale(1, steps + 1, left + 10, right);
     const tall = 22, each = wide ? 27 : 44, top = 4 + eventRows(events, x, left + 10, width), bottom = top + rows.length * each;
     const svg = canvas(box, width, bottom + 32, `Levels over steps, ${label}. ` + rows.map((r) => `${r.name}: ${r.parts.map((p) => `${text(p[1])} from step ${p[0]}`).join(", ")}`).join("; ") +
@@ -59,7 +60,7 @@ function levelMap(figure, title, subtitle, label, { rows, steps }, { depth, ink,
       row.parts.forEach(([from, spec, ratio, route], k) => {
         const to = k + 1 < row.parts.length ? row.parts[k + 1][0] : steps + 1, room = x(to) - x(from), words = [text(spec), levelWords(spec)].find((t) => room > 6.6 * t.length + 8);
         const rect = add(svg, "rect", { x: x(from), y, width: Math.max(.5, room), height: tall, fill: ink(ratio), stroke: "var(--line)", "stroke-width": .7 });
-        add(rect, "title", {}, `${row.name}, steps ${from} to ${to - 1}: ${spec}${ratio > 1.005 ? `, ${number(ratio)}× smaller` : ""}\nroute: ${route}`);
+        add(rect, "title", {}, `${row.name}, steps ${from} to ${to - 1}: ${spec}${ratio > 1.005 ? `, compression ${number(ratio)}×` : ""}\nroute: ${route}`);
         if (words) add(svg, "text", { style: `fill:var(${depth(ratio) > 50 ? "--page" : "--text"});pointer-events:none`, x: x(from) + 5, y: y + 15 }, words);
         count++;
       });
@@ -119,30 +120,35 @@ function stepsChart(figure, title, subtitle, lines, steps, events, show) {
   });
 }
 
+const bandwidth = (bytesPerSecond) => bytesPerSecond >= 125e6 ? `${number(bytesPerSecond * 8e-9)} Gbit/s` : `${number(bytesPerSecond * 8e-6)} Mbit/s`;
+
 // The best plan's step where the link were slower or faster.
 function rateTable(parent, rates) {
   if (rates.half === null && rates.double === null) return;
   const title = "The best plan’s step, by bandwidth", table = add(add(parent, "div", { class: "box", tabindex: "0", role: "region", "aria-label": title }), "table", { class: "rates" });
   add(table, "caption", {}, title);
   const head = add(add(table, "thead"), "tr"), body = add(table, "tbody");
-  for (const column of ["bandwidth", "link", "step", "factor"]) add(head, "th", { scope: "col" }, column);
-  for (const [which, factor, seconds] of [["at half", .5, rates.half], ["as it is", 1, rates.same], ["at double", 2, rates.double]]) {
+  for (const column of ["bandwidth", "link", "ms/step", "factor"]) add(head, "th", { scope: "col" }, column);
+  for (const [which, factor, seconds] of [["half", .5, rates.half], ["as measured", 1, rates.same], ["double", 2, rates.double]]) {
     const row = add(body, "tr");
     add(row, "th", { scope: "row" }, which);
-    add(row, "td", {}, rates.link === null ? "–" : `${bytes(rates.link * factor)}/s`);
-    add(row, "td", {}, seconds === null ? "–" : ms(seconds));
+    add(row, "td", {}, rates.link === null ? "–" : bandwidth(rates.link * factor));
+    add(row, "td", {}, seconds === null ? "–" : number(seconds * 1e3));
     add(row, "td", {}, seconds === null || rates.same === null ? "–" : `${number(seconds / rates.same)}×`);
   }
-  add(parent, "p", { class: "note" }, "Predicted, by the last decision that asked." +
-    (rates.dense === null ? "" : ` Uncompressed, at the rate as it is: ${ms(rates.dense)}.`) + (rates.bound === null ? "" : ` No plan can be faster than ${ms(rates.bound)}.`));
+  add(parent, "p", { class: "note" }, "Predicted, by the last decision that looked at other rates." +
+    (rates.dense === null ? "" : ` Dense, at the rate as measured: ${ms(rates.dense)}.`) + (rates.bound === null ? "" : ` Lower bound, at that rate: ${ms(rates.bound)}.`));
 }
+
+// What a decision did to the plan. A change of buckets alone is none of codec or route.
+const did = (d) => d.changed ? `new plan from step ${number(d.bound)}` : d.outcome === "switched" ? `other buckets from step ${number(d.bound)}` : "plan kept";
 
 function logList(parent, decisions) {
   const list = add(parent, "ol", { class: "log" });
   for (const d of decisions) {
     const item = add(list, "li", d.changed ? { class: "changed" } : {}), head = add(item, "span", { class: "when" });
     add(head, "b", {}, `step ${number(d.step)}`);
-    add(head, "span", {}, ` ${d.reason.replaceAll("_", " ")} → ${d.outcome.replaceAll("_", " ")}${d.changed ? `, from step ${number(d.bound)}` : ""}`);
+    add(head, "span", {}, `, ${d.reason.replaceAll("_", " ")}: ${did(d)}`);
     add(item, "span", { class: "said" }, d.words);
   }
 }
@@ -152,25 +158,25 @@ function autoWay(parent, way, several) {
   const changes = decisions.filter((d) => d.changed), events = () => changes.map((d) => ({ at: d.bound, words: d.reason.replaceAll("_", " ") }));
   if (several) add(parent, "h3", {}, way.label);
   if (a.taken === 0) return empty(parent, "Nothing was decided yet.");
-  add(parent, "p", {}, `${a.taken} decision${a.taken === 1 ? "" : "s"}${way.runs > 1 ? ` in ${way.runs} runs` : ""}, ${a.switches} of them another plan.` +
-    (a.off === null ? "" : ` The median window was ${number(100 * a.off)} % off its prediction.`));
-  levelMap(add(parent, "figure", { class: "levels" }), "The plan over time", "The darker, the fewer bytes: how many times smaller than fp32 a payload is, log scale. Lines say why the plan changed. Point at a bar for its codec and route.",
+  add(parent, "p", {}, `${a.taken} decision${a.taken === 1 ? "" : "s"}${way.runs > 1 ? ` in ${way.runs} runs` : ""}, ${a.switches} change${a.switches === 1 ? "" : "s"} of plan.` +
+    (a.off === null ? "" : ` The median window was ${number(100 * a.off)} % off what the planner had predicted.`));
+  levelMap(add(parent, "figure", { class: "levels" }), "The plan over time", "The darker, the higher the compression against fp32, log scale. Lines say why the plan changed. Point at a bar for its codec and route.",
     way.label, a, inks([a]), events(), longWords);
   const pair = add(parent, "div", { class: "pair" }), at = (part) => watch.map((w) => [w[0], w[part]]), of = (part, by) => decisions.map((d) => [d[by], d[part]]);
   const next = () => add(pair, "figure");
-  stepsChart(next(), "A step, predicted and measured", "Measured: the median of a window, mean over ranks.", [{ label: "measured", look: 1, points: at(1) },
-    { label: "predicted", look: 2, points: at(2) }, { label: "dense, predicted", look: 0, points: of("dense", "step"), held: true }], steps, events(), ms);
-  stepsChart(next(), "Bytes of a step", "On rank 0.", [{ label: "sent", look: 1, points: a.bytes.map((b) => [b[0], b[1]]) },
+  stepsChart(next(), "A step, predicted and measured", "Measured: the median of a window, mean over ranks. Predicted: by the planner, when it made the plan. Expected: by what was measured since.",
+    [{ label: "measured", look: 1, points: at(1) }, { label: "predicted", look: 2, points: at(2) }, { label: "expected", look: 3, points: at(3) }, { label: "dense, predicted", look: 0, points: of("dense", "step"), held: true }], steps, events(), ms);
+  stepsChart(next(), "Bytes/step", "Sent by rank 0.", [{ label: "sent", look: 1, points: a.bytes.map((b) => [b[0], b[1]]) },
     { label: "predicted", look: 2, points: of("bytes", "bound"), held: true }, { label: "dense", look: 0, points: a.bytes.map((b) => [b[0], b[2]]) }], steps, events(), bytes);
-  stepsChart(next(), "Error and its budget", "In the metric of the plan.", [{ label: "error", look: 1, points: at(3) }, { label: "budget", look: 0, points: at(4) }], steps, events(), number);
-  stepsChart(next(), "Error against noise", "Variance of the compression error over that of the gradients’ own noise.", [{ label: "noise ratio", look: 4, points: at(5) }], steps, events(), number);
+  stepsChart(next(), "Error and its budget", "In the metric of the plan.", [{ label: "error", look: 1, points: at(4) }, { label: "budget", look: 0, points: at(5) }], steps, events(), number);
+  stepsChart(next(), "Error against noise", "Variance of the compression error over that of the gradients’ own noise.", [{ label: "noise ratio", look: 4, points: at(6) }], steps, events(), number);
   rateTable(parent, a.rates);
   add(parent, "h4", {}, "Decisions");
   const few = decisions.length <= MOST;
   logList(parent, few ? decisions : changes.slice(-MOST));
   if (!few) {
     const details = add(parent, "details");
-    add(details, "summary", {}, way.runs === 1 && a.taken > decisions.length ? `${decisions.length} that changed something, of ${a.taken}` : `All ${decisions.length}`);
+    add(details, "summary", {}, way.runs === 1 && a.taken > decisions.length ? `${decisions.length} that changed the plan, of ${a.taken}` : `All ${decisions.length}`);
     logList(details, decisions);
   }
 }

@@ -8,8 +8,9 @@
 #include "report.h"
 #include "say.h"
 
-#define DASH "\xE2\x80\x93" /* – */
-#define THIN "\xC2\xA0"     /* a space that does not break */
+#define DASH  "\xE2\x80\x93" /* – */
+#define TIMES "\xC3\x97"     /* × */
+#define THIN  "\xC2\xA0"     /* a space that does not break */
 
 /* ---- numbers ---- */
 
@@ -113,21 +114,23 @@ static double ratio(const gw_cli_way *way)
 
 /* ---- the summary ---- */
 
+enum { TARGET_TEXT = 24 };
+
 /* It is rounded: fewer digits than a quality. */
-static void print_target(const gw_cli_comparison *report, FILE *to)
+static void print_target(const gw_cli_comparison *report, char text[TARGET_TEXT])
 {
+    (void)snprintf(text, TARGET_TEXT, report->in_bits ? "%.2f" : "%.1f" THIN "%%",
+                   report->target * (report->in_bits ? 1 : 100));
     if (!isfinite(report->target)) {
-        (void)fputs("target", to);
-    } else {
-        (void)fprintf(to, report->in_bits ? "%.2f" : "%.1f" THIN "%%",
-                      report->target * (report->in_bits ? 1 : 100));
+        (void)snprintf(text, TARGET_TEXT, "target");
     }
 }
 
 static void say_target(const gw_cli_comparison *report, FILE *to)
 {
-    print_target(report, to);
-    (void)fputs(report->in_bits ? " bits a character" : " test accuracy", to);
+    char target[TARGET_TEXT];
+    print_target(report, target);
+    (void)fprintf(to, "%s %s", target, report->in_bits ? "bits/character" : "test accuracy");
 }
 
 /* Who was first at the target. */
@@ -257,7 +260,7 @@ static void say_quality(const gw_cli_comparison *report, const gw_cli_way *way, 
     }
     (void)fputs(" reached ", to);
     gw_cli_html_quality(report, to, way->quality.mean);
-    (void)fputs(report->in_bits ? " bits a character" : "", to);
+    (void)fputs(report->in_bits ? " bits/character" : "", to);
     if (way->n_counted > 1) {
         (void)fprintf(to, " (%zu seeds, ", way->n_counted);
         say_range(report, to, &way->quality);
@@ -277,13 +280,13 @@ static void say_speed(const gw_cli_way *way, FILE *to)
     }
     (void)fputs(", at ", to);
     gw_cli_html_seconds(to, way->step_seconds);
-    (void)fputs(" a step", to);
+    (void)fputs("/step", to);
     if (!dense || !isfinite(dense->step_seconds)) {
         (void)fputs(", ", to);
         print_share(to, share(way));
-        (void)fputs(" of it waiting for gradients. It sent ", to);
+        (void)fputs(" of it waiting for gradients. Rank 0 sent ", to);
         gw_cli_html_bytes(to, way->bytes);
-        (void)fputs(" a step and rank.", to);
+        (void)fputs("/step.", to);
         return;
     }
     const double faster = dense->step_seconds / way->step_seconds;
@@ -297,13 +300,13 @@ static void say_speed(const gw_cli_way *way, FILE *to)
         (void)fputs(": no faster and no slower", to);
     }
     if (ratio(way) > 1.05) {
-        (void)fputs(". It sent <b>", to);
+        (void)fputs(". Its compression was <b>", to);
         gw_cli_html_number(to, ratio(way));
-        (void)fputs(" times fewer bytes</b>", to);
+        (void)fputs(TIMES "</b>", to);
     } else {
         (void)fputs(". It sent no fewer bytes", to);
     }
-    (void)fputs(" and waited for gradients ", to);
+    (void)fputs(", and it waited for gradients ", to);
     print_share(to, share(way));
     (void)fputs(" of the time instead of ", to);
     print_share(to, share(dense));
@@ -340,9 +343,9 @@ static void say_adapted(const gw_cli_way *way, FILE *to)
     char name[96];
     (void)snprintf(name, sizeof name, "%.*s", (int)(first ? strcspn(first + 1, "/") : 0),
                    first ? first + 1 : "");
-    (void)fputs(" Its levels, chosen while it trained, sent <b>", to);
+    (void)fputs(" The levels that it chose compress <b>", to);
     gw_cli_html_number(to, uniform / chosen);
-    (void)fputs(" times fewer bytes</b> than ", to);
+    (void)fputs(TIMES "</b> as much as ", to);
     gw_cli_html_text(to, name);
     (void)fputs(" everywhere.", to);
 }
@@ -353,15 +356,14 @@ static void say_auto(const gw_cli_way *way, FILE *to)
     if (!gw_cli_report_count_auto(way, &all) || all.decisions == 0) {
         return;
     }
-    (void)fprintf(to, " It decided <b>%zu time%s</b> how to send, and changed its plan %zu time%s",
+    (void)fprintf(to, " It made <b>%zu decision%s</b> and changed its plan %zu time%s.",
                   all.decisions, all.decisions == 1 ? "" : "s", all.switches,
                   all.switches == 1 ? "" : "s");
     if (isfinite(all.off)) {
-        (void)fputs("; the median step was off its prediction by ", to);
+        (void)fputs(" The median window was ", to);
         gw_cli_html_number(to, 100 * all.off);
-        (void)fputs(" %", to);
+        (void)fputs(THIN "% off what the planner had predicted.", to);
     }
-    (void)fputs(".", to);
 }
 
 /* What the reader must know before believing the figures. */
@@ -424,13 +426,33 @@ void gw_cli_report_summary(const gw_cli_comparison *report, FILE *to)
 
 /* ---- the table of runs ---- */
 
-static void head(FILE *to, const char *title, const char *unit)
+/* Columns of the table; on a phone each cell says which it is of. */
+enum { MOST_COLUMNS = 6 + GW_CLI_REPORT_KINDS };
+typedef struct column {
+    char title[48];
+    const char *unit;
+} column;
+
+static void head(FILE *to, const column *c)
 {
-    (void)fprintf(to, "<th scope=\"col\">%s%s%s%s</th>", title, *unit ? "<br><small>" : "", unit,
-                  *unit ? "</small>" : "");
+    (void)fprintf(to, "<th scope=\"col\">%s%s%s%s</th>", c->title, *c->unit ? "<br><small>" : "",
+                  c->unit, *c->unit ? "</small>" : "");
 }
 
-/* A kind that nobody compresses has no column. */
+static void begin_cell(FILE *to, const column *c)
+{
+    (void)fprintf(to, "<td data-label=\"%s\">", c->title);
+}
+
+/* A number and no unit: the column's title has it. */
+static void number_cell(FILE *to, const column *c, double value, const char *behind)
+{
+    begin_cell(to, c);
+    gw_cli_html_number(to, value);
+    (void)fprintf(to, "%s</td>", isfinite(value) ? behind : "");
+}
+
+/* A kind that no run compresses has no column. */
 static bool has_kind(const gw_cli_comparison *report, size_t kind)
 {
     bool found = false;
@@ -440,30 +462,29 @@ static bool has_kind(const gw_cli_comparison *report, size_t kind)
     return found;
 }
 
-static void table_head(const gw_cli_comparison *report, FILE *to)
+/* Quality, time to the target, step, waiting, sent, compression; then the kinds of layers. Returns how many. */
+static size_t columns_of(const gw_cli_comparison *report, column out[MOST_COLUMNS])
 {
-    (void)fputs("<thead><tr><th scope=\"col\">run</th>", to);
-    head(to, report->in_bits ? "bits a character" : "test accuracy", "last test");
-    (void)fputs("<th scope=\"col\">time to ", to);
-    print_target(report, to);
-    (void)fputs("<br><small>training only</small></th>", to);
-    head(to, "step", "median");
-    head(to, "waiting", "of the time");
-    head(to, "sent", "a step and rank");
-    head(to, "ratio", "dense / sent");
+    size_t n = 6;
+    char target[TARGET_TEXT];
+    print_target(report, target);
+    out[0] = (column){"", "last test"};
+    (void)snprintf(out[0].title, sizeof out[0].title, "%s",
+                   report->in_bits ? "bits/character" : "accuracy (%)");
+    out[1] = (column){"", "seconds of training"};
+    (void)snprintf(out[1].title, sizeof out[1].title, "time to %s", target);
+    out[2] = (column){"ms/step", "median"};
+    out[3] = (column){"waiting (%)", "of the time"};
+    out[4] = (column){"sent/step", "by rank 0"};
+    out[5] = (column){"compression", "dense / sent"};
     for (size_t k = 0; k < GW_CLI_REPORT_KINDS; k++) {
         if (has_kind(report, k)) {
-            head(to, GW_CLI_REPORT_KIND[k], "ratio");
+            out[n] = (column){"", "compression"};
+            (void)snprintf(out[n].title, sizeof out[n].title, "%s", GW_CLI_REPORT_KIND[k]);
+            n++;
         }
     }
-    (void)fputs("</tr></thead>\n", to);
-}
-
-static void ratio_cell(FILE *to, double value)
-{
-    (void)fputs("<td>", to);
-    gw_cli_html_number(to, value);
-    (void)fputs(isfinite(value) ? "\xC3\x97</td>" : "</td>", to);
+    return n;
 }
 
 static void run_note(const gw_cli_way *way, FILE *to)
@@ -481,39 +502,64 @@ static void run_note(const gw_cli_way *way, FILE *to)
     }
 }
 
+static void quality_cell(const gw_cli_comparison *report, FILE *to, const gw_cli_way *way,
+                         const column *c)
+{
+    const double value = way->quality.mean;
+    begin_cell(to, c);
+    if (isfinite(value)) {
+        (void)fprintf(to, report->in_bits ? "%.3f" : "%.2f", value * (report->in_bits ? 1 : 100));
+    } else {
+        (void)fputs(DASH, to);
+    }
+    if (way->n_counted > 1) {
+        (void)fputs("<br><small>", to);
+        say_range(report, to, &way->quality);
+        (void)fputs("</small>", to);
+    }
+    (void)fputs("</td>", to);
+}
+
+static void row(const gw_cli_comparison *report, FILE *to, size_t w, const column *columns)
+{
+    const gw_cli_way *way = &report->ways[w];
+    size_t n = 6;
+    (void)fprintf(to, "<tr><th scope=\"row\"><span class=\"key\" data-way=\"%zu\"></span>", w);
+    gw_cli_html_text(to, way->label);
+    run_note(way, to);
+    (void)fputs("</th>", to);
+    quality_cell(report, to, way, &columns[0]);
+    number_cell(to, &columns[1], way->target_seconds, THIN "s");
+    number_cell(to, &columns[2], 1e3 * way->step_seconds, "");
+    begin_cell(to, &columns[3]);
+    if (isfinite(share(way))) {
+        (void)fprintf(to, "%.0f</td>", 100 * share(way));
+    } else {
+        (void)fputs(DASH "</td>", to);
+    }
+    begin_cell(to, &columns[4]);
+    gw_cli_html_bytes(to, way->bytes);
+    (void)fputs("</td>", to);
+    number_cell(to, &columns[5], ratio(way), TIMES);
+    for (size_t k = 0; k < GW_CLI_REPORT_KINDS; k++) {
+        if (has_kind(report, k)) {
+            number_cell(to, &columns[n++], way->kind_ratio[k], TIMES);
+        }
+    }
+    (void)fputs("</tr>\n", to);
+}
+
 void gw_cli_report_table(const gw_cli_comparison *report, FILE *to)
 {
-    (void)fputs("<table class=\"runs\">\n", to);
-    table_head(report, to);
-    (void)fputs("<tbody>\n", to);
+    column columns[MOST_COLUMNS];
+    const size_t n = columns_of(report, columns);
+    (void)fputs("<table class=\"runs cards\">\n<thead><tr><th scope=\"col\">run</th>", to);
+    for (size_t i = 0; i < n; i++) {
+        head(to, &columns[i]);
+    }
+    (void)fputs("</tr></thead>\n<tbody>\n", to);
     for (size_t w = 0; w < report->n_ways; w++) {
-        const gw_cli_way *way = &report->ways[w];
-        (void)fprintf(to, "<tr><th scope=\"row\"><span class=\"key\" data-way=\"%zu\"></span>", w);
-        gw_cli_html_text(to, way->label);
-        run_note(way, to);
-        (void)fputs("</th><td>", to);
-        gw_cli_html_quality(report, to, way->quality.mean);
-        if (way->n_counted > 1) {
-            (void)fputs("<br><small>", to);
-            say_range(report, to, &way->quality);
-            (void)fputs("</small>", to);
-        }
-        (void)fputs("</td><td>", to);
-        gw_cli_html_seconds(to, way->target_seconds);
-        (void)fputs("</td><td>", to);
-        gw_cli_html_seconds(to, way->step_seconds);
-        (void)fputs("</td><td>", to);
-        print_share(to, share(way));
-        (void)fputs("</td><td>", to);
-        gw_cli_html_bytes(to, way->bytes);
-        (void)fputs("</td>", to);
-        ratio_cell(to, ratio(way));
-        for (size_t k = 0; k < GW_CLI_REPORT_KINDS; k++) {
-            if (has_kind(report, k)) {
-                ratio_cell(to, way->kind_ratio[k]);
-            }
-        }
-        (void)fputs("</tr>\n", to);
+        row(report, to, w, columns);
     }
     (void)fputs("</tbody></table>\n", to);
 }

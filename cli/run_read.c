@@ -8,6 +8,7 @@
 #include "run_history.h"
 #include "run_object.h"
 #include "run_read_choices.h"
+#include "run_upgrade.h"
 
 static const gw_cli_key CONFIG[] = {
     GW_CLI_KEY(gw_cli_runfile_config, model, TEXT),
@@ -219,7 +220,7 @@ static bool read_config(const json_t *root, const gw_cli_object_at *r,
            (config->ranks > 0 || gw_cli_object_fail(&at, "ranks", "is 0"));
 }
 
-/* Of gradwire.run/2: sums over the steps, as they were when run.json was written. */
+/* From gradwire.run/2 on: sums over the steps, as they were when run.json was written. */
 typedef struct summary {
     uint64_t steps, bytes_sent, dense_bytes, non_finite;
     double seconds, wait_seconds;
@@ -256,12 +257,12 @@ static bool read_run(json_t *root, const uint8_t *history, size_t history_size,
     if (!json_is_object(root)) {
         return gw_cli_object_fail(r, NULL, "is not a JSON object");
     }
-    const char *format = json_string_value(json_object_get(root, "format"));
-    const bool now = format && strcmp(format, "gradwire.run/2") == 0;
-    if (!now && (!format || strcmp(format, "gradwire.run/1") != 0)) {
-        return gw_cli_object_fail(r, "format", "is not \"gradwire.run/2\" or \"gradwire.run/1\"");
+    const unsigned format = gw_cli_run_format(json_string_value(json_object_get(root, "format")));
+    if (format == 0) {
+        return gw_cli_object_fail(r, "format", "is not " GW_CLI_RUN_FORMATS);
     }
-    if (now && !history) {
+    const bool lines = format > 1; /* records stand in history.jsonl */
+    if (lines && !history) {
         return gw_cli_object_fail(r, NULL, "there is no history.jsonl beside it");
     }
     const char *state = json_string_value(json_object_get(root, "state"));
@@ -271,9 +272,12 @@ static bool read_run(json_t *root, const uint8_t *history, size_t history_size,
     const bool adapts = spec && gw_cli_spec_is(spec, "adapt");
     const bool has[SOMETIMES] = {adapts, is_auto, is_auto, failed};
     uint64_t summed = json_array_size(json_object_get(root, "steps"));
-    if (now && !(gw_cli_run_history_join(root, history, history_size, adapts, is_auto, r) &&
-                 read_summary(root, r, state, &summed))) {
+    if (lines && !(gw_cli_run_history_join(root, history, history_size, adapts, is_auto, r) &&
+                   read_summary(root, r, state, &summed))) {
         return false;
+    }
+    if (!gw_cli_run_upgrade(root, format)) {
+        return gw_cli_object_fail(r, "watch", "has 'expected_seconds', a key of a later format");
     }
     gw_cli_key keys[GW_CLI_COUNT_OF(RUN)];
     size_t n = GW_CLI_COUNT_OF(RUN) - SOMETIMES;
@@ -284,6 +288,7 @@ static bool read_run(json_t *root, const uint8_t *history, size_t history_size,
         }
     }
     run->summed = summed;
+    run->format = format;
     return gw_cli_object_read(root, r, keys, n, run) &&
            gw_cli_object_word(r, "state", run->state, "running finished interrupted failed") &&
            read_config(root, r, &run->config) && read_layers(root, r, run) &&

@@ -77,10 +77,12 @@ typedef struct gw_cli_runfile_auto {
 
 typedef struct gw_cli_runfile_watch {
     uint64_t step; /* always rising */
-    double measured_seconds, predicted_seconds, error, budget, noise_ratio, loss;
+    double measured_seconds, predicted_seconds, expected_seconds, error, budget, noise_ratio, loss;
 } gw_cli_runfile_watch;
 
 typedef struct gw_cli_runfile {
+    unsigned
+        format; /* N of gradwire.run/N; before 3 an auto run's layers are not what it began with */
     char *gradwire, *started, *state;
     char *error; /* NULL unless failed */
     gw_cli_runfile_config config;
@@ -102,7 +104,7 @@ typedef struct gw_cli_runfile {
     size_t n_watch;
 } gw_cli_runfile;
 
-/* Reads a whole run: run.json, and of gradwire.run/2 the folder's history.jsonl (NULL: there is none). Any bytes may be
+/* Reads a whole run: run.json, and from gradwire.run/2 on the folder's history.jsonl (NULL: there is none). Any bytes may be
  * given: on false `why` says what is wrong and at which path, and *run is untouched. */
 bool gw_cli_runfile_parse(const uint8_t *file, size_t size, const uint8_t *history,
                           size_t history_size, gw_cli_runfile *run, char *why, size_t why_size);

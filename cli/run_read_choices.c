@@ -57,6 +57,7 @@ static const gw_cli_key WATCH[] = {
     GW_CLI_KEY(gw_cli_runfile_watch, step, COUNT),
     GW_CLI_KEY(gw_cli_runfile_watch, measured_seconds, REAL_OR_NULL),
     GW_CLI_KEY(gw_cli_runfile_watch, predicted_seconds, REAL_OR_NULL),
+    GW_CLI_KEY(gw_cli_runfile_watch, expected_seconds, REAL_OR_NULL),
     GW_CLI_KEY(gw_cli_runfile_watch, error, REAL_OR_NULL),
     GW_CLI_KEY(gw_cli_runfile_watch, budget, REAL_OR_NULL),
     GW_CLI_KEY(gw_cli_runfile_watch, noise_ratio, REAL_OR_NULL),

@@ -46,6 +46,7 @@ static const gw_cli_field WINDOW_FIELDS[] = {
     GW_CLI_FIELD(window, step, COUNT),
     GW_CLI_FIELD(window, measured_seconds, NUMBER),
     GW_CLI_FIELD(window, predicted_seconds, NUMBER),
+    GW_CLI_FIELD(window, expected_seconds, NUMBER),
     GW_CLI_FIELD(window, error, NUMBER),
     GW_CLI_FIELD(window, budget, NUMBER),
     GW_CLI_FIELD(window, noise_ratio, NUMBER),
@@ -58,20 +59,32 @@ bool gw_cli_run_is_auto(const gw_cli_run *run)
     return gw_cli_spec_is(run->config.spec, "auto");
 }
 
-/* How every layer goes from now on. */
+/* Spec and route of a layer from the next step on. */
+static void print_planned(const rank *r, uint32_t number, char spec[GW_CLI_RUN_SPEC],
+                          char route[GW_ROUTE_TEXT])
+{
+    gw_params params = {.codec = NULL};
+    gw_route by = {0};
+    (void)gw_step_planned(r->step, number, &params, &by);
+    if (!params.codec || gw_params_print(&params, spec, GW_CLI_RUN_SPEC) != GW_OK) {
+        (void)snprintf(spec, GW_CLI_RUN_SPEC, "dense");
+    }
+    if (gw_route_name_of(&by, route, GW_ROUTE_TEXT) != GW_OK) {
+        (void)gw_route_print(&by, route, GW_ROUTE_TEXT);
+    }
+}
+
 static void note_layers(const gw_cli_run *run, decision *to, const rank *r)
 {
     for (uint32_t i = 0; i < run->n_layers; i++) {
-        travel *t = &to->layers[i];
-        gw_params params = {.codec = NULL};
-        gw_route route = {0};
-        (void)gw_step_planned(r->step, i, &params, &route);
-        if (!params.codec || gw_params_print(&params, t->spec_text, sizeof t->spec_text) != GW_OK) {
-            (void)snprintf(t->spec_text, sizeof t->spec_text, "dense");
-        }
-        if (gw_route_name_of(&route, t->route_text, sizeof t->route_text) != GW_OK) {
-            (void)gw_route_print(&route, t->route_text, sizeof t->route_text);
-        }
+        print_planned(r, i, to->layers[i].spec_text, to->layers[i].route_text);
+    }
+}
+
+void gw_cli_auto_describe(gw_cli_run *run, const rank *r)
+{
+    for (uint32_t i = 0; i < run->n_layers && gw_cli_run_is_auto(run); i++) {
+        print_planned(r, i, run->layers[i].spec_text, run->layers[i].route_text);
     }
 }
 
@@ -117,6 +130,7 @@ static gw_status note_window(gw_cli_run *run, const gw_auto_watch *w, gw_why *wh
     *to = (window){.step = w->step + 1,
                    .measured_seconds = w->measured_seconds,
                    .predicted_seconds = w->predicted_seconds,
+                   .expected_seconds = w->expected_seconds,
                    .error = w->error,
                    .budget = w->budget,
                    .noise_ratio = w->noise_ratio,

@@ -9,6 +9,9 @@
 /* Rank 0, after every step: what has just been decided or seen is noted. */
 gw_status gw_cli_auto_note(gw_cli_run *run, const rank *r, gw_why *why);
 
+/* Rank 0, before the first step or a checkpoint is loaded: what layers are sent by until there is a plan. */
+void gw_cli_auto_describe(gw_cli_run *run, const rank *r);
+
 /* Decisions of the whole run, by what led to them: as many as GW_CLI_AUTO_REASON has names. */
 extern const char *const GW_CLI_AUTO_REASON[GW_CLI_AUTO_REASONS];
 void gw_cli_auto_count(const gw_cli_run *run, uint64_t counts[GW_CLI_AUTO_REASONS]);

@@ -228,7 +228,9 @@ static void print_notes(const row *rows, size_t n)
                  (unsigned long long)config->ranks, config->engine,
                  (unsigned long long)config->batch, (unsigned long long)config->steps);
     if (least < config->steps) {
-        (void)printf(" (some runs: %llu so far)", (unsigned long long)least);
+        (void)printf(several || n > 1 ? " (at least one run stopped after %llu)"
+                                      : " (stopped after %llu)",
+                     (unsigned long long)least);
     }
     (void)printf("; MB sent by rank 0%s\n",
                  several ? "; ± is the standard deviation over seeds" : "");
@@ -247,15 +249,16 @@ bool gw_cli_comparison_print(const gw_cli_comparison *c)
     char target[48];
     (void)snprintf(target, sizeof target, text ? "s to %.4g bits" : "s to %.4g %%",
                    text ? c->target : 100 * c->target);
-    gw_cli_column titles[8 + KINDS] = {{"spec", false}, {text ? "bits a char" : "right %", true}};
+    gw_cli_column titles[8 + KINDS] = {{"spec", false},
+                                       {text ? "bits/char" : "accuracy (%)", true}};
     columns = 2;
     if (timed) {
         titles[columns++] = (gw_cli_column){target, true};
     }
-    titles[columns++] = (gw_cli_column){"ms a step", true};
-    titles[columns++] = (gw_cli_column){"waiting %", true};
+    titles[columns++] = (gw_cli_column){"ms/step", true};
+    titles[columns++] = (gw_cli_column){"waiting (%)", true};
     titles[columns++] = (gw_cli_column){"MB sent", true};
-    titles[columns++] = (gw_cli_column){"fewer x", true};
+    titles[columns++] = (gw_cli_column){"compression", true};
     for (size_t i = 0; i < KINDS; i++) {
         kinds[i] = has_kind(rows, n, i);
         if (kinds[i]) {

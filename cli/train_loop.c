@@ -92,6 +92,12 @@ static gw_status open_seat(seat *s, gw_comm *comm, gw_why *why)
     }
     const bool chooses = gw_cli_run_adapts(t->run) || gw_cli_run_is_auto(t->run);
     const char *folder = t->run->folder;
+    gw_why undescribed = {""};
+    gw_status described = GW_OK; /* of what the run began with, also where a checkpoint goes on */
+    if (s->run) {
+        described = gw_cli_describe_layers(s->run, s->rank, &undescribed);
+        gw_cli_auto_describe(s->run, s->rank);
+    }
     if (t->resumed) {
         status = gw_cli_lost_find(&s->lost, folder, t->first_step, chooses, t->drop, s->rank, why);
         if (status != GW_OK) {
@@ -121,7 +127,8 @@ static gw_status open_seat(seat *s, gw_comm *comm, gw_why *why)
         }
     }
     if (status == GW_OK && s->run) {
-        status = gw_cli_describe_layers(s->run, s->rank, why);
+        status = described;
+        *why = status == GW_OK ? *why : undescribed;
         if (status == GW_OK && t->resumed) {
             status = go_on(s->run, t, why);
         }

@@ -77,7 +77,7 @@ void gw_cli_progress_step(gw_cli_progress *p, const gw_cli_run *run)
               sizeof left);
     (void)snprintf(line, sizeof line,
                    "%sstep %" PRIu64 "/%" PRIu64
-                   "  loss %.4f  %.0f examples/s  %.1fx fewer bytes  ETA %s",
+                   "  loss %.4f  %.0f examples/s  compression %.1fx  ETA %s",
                    p->label, done, all, loss / (double)recent,
                    (double)(recent * run->config.batch * run->config.ranks) / seconds,
                    sent > 0 ? dense / sent : 1, left);
@@ -94,9 +94,9 @@ void gw_cli_progress_test(gw_cli_progress *p, const gw_cli_run *run)
                   "%s%stest after %" PRIu64 " steps, %.1f s: ", p->terminal ? "\r\033[K" : "",
                   p->label, t->step, t->seconds);
     if (gw_cli_run_is_text(run)) {
-        (void)fprintf(stderr, "%.3f bits a character\n", t->bits);
+        (void)fprintf(stderr, "%.3f bits/character\n", t->bits);
     } else {
-        (void)fprintf(stderr, "%.2f %% right, loss %.4f\n", 100 * t->accuracy, t->loss);
+        (void)fprintf(stderr, "accuracy %.2f %%, loss %.4f\n", 100 * t->accuracy, t->loss);
     }
 }
 

@@ -6,7 +6,7 @@
 
 #include "train_record.h"
 
-enum { GW_CLI_RUN_PATH = 1024, GW_CLI_AUTO_REASONS = 9 };
+enum { GW_CLI_RUN_PATH = 1024, GW_CLI_RUN_SPEC = 192, GW_CLI_AUTO_REASONS = 9 };
 enum { GW_CLI_RECENT = 20 /* steps that stay in memory */ };
 
 typedef struct gw_cli_run_config {
@@ -21,7 +21,8 @@ typedef struct gw_cli_run_layer {
     const char *name, *kind, *spec, *route;
     uint64_t elements, bytes_sent, dense_bytes;
     bool fused;
-    char name_text[80], spec_text[192], route_text[GW_ROUTE_TEXT]; /* of a run that is under way */
+    char name_text[80], spec_text[GW_CLI_RUN_SPEC],
+        route_text[GW_ROUTE_TEXT]; /* of a run that is under way */
 } gw_cli_run_layer;
 
 typedef struct gw_cli_run_step {
@@ -51,14 +52,14 @@ typedef struct gw_cli_run_adapt {
     uint64_t step, bound_at, bytes, uniform_bytes, lower_bound_bytes, waited;
     double alpha, budget, error, measure_seconds, solve_seconds;
     const char *outcome, *words;
-    bool own_words;     /* to be freed */
-    char (*specs)[192]; /* of as many layers as the run has */
+    bool own_words;                 /* to be freed */
+    char (*specs)[GW_CLI_RUN_SPEC]; /* of as many layers as the run has */
 } gw_cli_run_adapt;
 
 /* How a layer travels. Read: the words lie in the JSON; else in the texts. */
 typedef struct gw_cli_run_travel {
     const char *spec, *route; /* "dense" where nothing is coded */
-    char spec_text[192], route_text[GW_ROUTE_TEXT];
+    char spec_text[GW_CLI_RUN_SPEC], route_text[GW_ROUTE_TEXT];
 } gw_cli_run_travel;
 
 /* A decision of `auto`; steps count from 1, numbers that are not known are NaN. */
@@ -75,7 +76,7 @@ typedef struct gw_cli_run_auto {
 /* What `auto` saw in a window of steps; `step` is its last, what is not known is NaN. */
 typedef struct gw_cli_run_watch {
     uint64_t step;
-    double measured_seconds, predicted_seconds, error, budget, noise_ratio, loss;
+    double measured_seconds, predicted_seconds, expected_seconds, error, budget, noise_ratio, loss;
 } gw_cli_run_watch;
 
 /* Sums over all steps of a run, also those that are no longer in memory. */
@@ -152,15 +153,16 @@ void gw_cli_auto_free(gw_cli_run *run);
 bool gw_cli_auto_json(const gw_cli_run *run, json_t *root); /* sets both; false: no memory */
 gw_status gw_cli_auto_read(gw_cli_run *run, const json_t *root, gw_why *why);
 
-json_t *gw_cli_run_json(const gw_cli_run *run); /* all of it as gradwire.run/1; NULL: no memory */
+/* run.json without `summary`, with the records as arrays; NULL: no memory. */
+json_t *gw_cli_run_json(const gw_cli_run *run);
 /* The arrays of the records in memory: an object with `steps`, `tests` and so on; NULL: no memory. */
 json_t *gw_cli_run_arrays(const gw_cli_run *run);
 /* A step, test or sample of history.jsonl, onto its array. `where` begins the words. */
 gw_status gw_cli_run_take(gw_cli_run *run, const char *kind, const json_t *record,
                           const char *where, gw_why *why);
-/* run.json of run->folder (gradwire.run/2), beside and renamed. The history is written before. */
+/* run.json of run->folder, beside and renamed. The history is written before. */
 gw_status gw_cli_run_write(const gw_cli_run *run, gw_why *why);
-/* The run in run->folder, of this format or the one before, strictly and all of it. */
+/* The run in run->folder, of this format or one before, strictly and all of it. */
 gw_status gw_cli_run_read(gw_cli_run *run, gw_why *why);
 
 #endif

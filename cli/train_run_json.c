@@ -6,11 +6,10 @@
 #include <string.h>
 
 #include "json_out.h"
+#include "run_upgrade.h"
 #include "train_files.h"
 #include "train_history.h"
 
-#define BEFORE "gradwire.run/1" /* with all arrays in it */
-#define FORMAT "gradwire.run/2"
 #define COUNT(type, key)                                                                           \
     {                                                                                              \
 #        key, GW_CLI_FIELD_COUNT, offsetof(type, key)                                              \
@@ -127,10 +126,10 @@ json_t *gw_cli_run_arrays(const gw_cli_run *run)
 }
 
 /* What does not grow with the steps. */
-static json_t *head_json(const gw_cli_run *run, const char *format)
+static json_t *head_json(const gw_cli_run *run)
 {
     json_t *all =
-        json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "format", format, "gradwire",
+        json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "format", GW_CLI_RUN_FORMAT, "gradwire",
                   gw_version_string(), "started", run->started, "state", run->state, "config",
                   gw_cli_record_json(&GW_CLI_RUN_CONFIG, &run->config), "weights",
                   gw_cli_json_count(run->weights), "layers",
@@ -143,7 +142,7 @@ static json_t *head_json(const gw_cli_run *run, const char *format)
 
 json_t *gw_cli_run_json(const gw_cli_run *run)
 {
-    json_t *all = head_json(run, BEFORE), *arrays = gw_cli_run_arrays(run);
+    json_t *all = head_json(run), *arrays = gw_cli_run_arrays(run);
     if (!all || !arrays || json_object_update(all, arrays) != 0) {
         json_decref(all);
         all = NULL;
@@ -159,7 +158,7 @@ gw_status gw_cli_run_write(const gw_cli_run *run, gw_why *why)
     if (status != GW_OK) {
         return status;
     }
-    json_t *all = head_json(run, FORMAT);
+    json_t *all = head_json(run);
     if (all) {
         (void)json_object_set_new(all, "summary", gw_cli_record_json(&SUMMARY, &run->done));
     }
@@ -246,7 +245,7 @@ gw_status gw_cli_run_take(gw_cli_run *run, const char *kind, const json_t *recor
     return fine ? status : gw_cli_train_fail(why, GW_ERR_MEMORY, "%s: no memory for it", where);
 }
 
-/* The arrays of the format before. */
+/* The arrays of gradwire.run/1. */
 static gw_status read_arrays(gw_cli_run *run, const json_t *root, gw_why *why)
 {
     void *items = NULL;
@@ -265,14 +264,18 @@ static gw_status read_arrays(gw_cli_run *run, const json_t *root, gw_why *why)
 }
 
 /* What the head has and the arrays are checked by. */
-static gw_status read_history(gw_cli_run *run, json_t *root, bool before, gw_why *why)
+static gw_status read_history(gw_cli_run *run, json_t *root, unsigned format, gw_why *why)
 {
     void *items = NULL;
     gw_status status = gw_cli_records_read(root, "layers", &LAYER, 0, sizeof *run->layers, &items,
                                            &run->n_layers, why);
     run->layers = items;
     if (status == GW_OK) {
-        status = before ? read_arrays(run, root, why) : gw_cli_history_read(run, root, why);
+        status = format == 1 ? read_arrays(run, root, why) : gw_cli_history_read(run, root, why);
+    }
+    if (status == GW_OK && !gw_cli_run_upgrade(root, format)) {
+        status = gw_cli_train_fail(why, GW_ERR_CORRUPT,
+                                   "history.jsonl: 'expected_seconds' is of a later format");
     }
     if (status == GW_OK) {
         status = gw_cli_adapt_read(run, root, why);
@@ -283,7 +286,7 @@ static gw_status read_history(gw_cli_run *run, json_t *root, bool before, gw_why
     return status == GW_OK ? check_steps(run, why) : status;
 }
 
-static gw_status read_root(gw_cli_run *run, const json_t *root, bool *before, gw_why *why)
+static gw_status read_root(gw_cli_run *run, const json_t *root, unsigned *format, gw_why *why)
 {
     const char *const texts[] = {"format", "gradwire", "started", "state"};
     static const char *const states[] = {"running", "finished", "interrupted", "failed"};
@@ -294,10 +297,11 @@ static gw_status read_root(gw_cli_run *run, const json_t *root, bool *before, gw
             return gw_cli_train_fail(why, GW_ERR_CORRUPT, "run.json: '%s' is not a text", texts[i]);
         }
     }
-    *before = strcmp(value[0], BEFORE) == 0;
-    if (strcmp(value[0], FORMAT) != 0 && !*before) {
+    *format = gw_cli_run_format(value[0]);
+    const bool whole = *format == 1; /* all arrays in it */
+    if (*format == 0) {
         return gw_cli_train_fail(why, GW_ERR_VERSION,
-                                 "run.json: format '%.40s', not " FORMAT " or " BEFORE, value[0]);
+                                 "run.json: format '%.40s', not " GW_CLI_RUN_FORMATS, value[0]);
     }
     (void)snprintf(run->started, sizeof run->started, "%s", value[2]);
     for (size_t i = 0; i < 4; i++) {
@@ -312,14 +316,14 @@ static gw_status read_root(gw_cli_run *run, const json_t *root, bool *before, gw
     run->weights = (uint64_t)json_integer_value(weights);
     gw_status status = gw_cli_record_read(&GW_CLI_RUN_CONFIG, json_object_get(root, "config"), 0,
                                           "run.json: config", &run->config, why);
-    if (status == GW_OK && !*before) {
+    if (status == GW_OK && !whole) {
         status = gw_cli_record_read(&SUMMARY, json_object_get(root, "summary"), 0,
                                     "run.json: summary", &run->done, why);
     }
-    const size_t arrays = !*before || status != GW_OK ? 0
-                          : gw_cli_run_is_auto(run)   ? 2u
-                                                      : (size_t)gw_cli_run_adapts(run);
-    const size_t keys = (*before ? 10u : 8u) + (error ? 1u : 0u) + arrays;
+    const size_t arrays = !whole || status != GW_OK ? 0
+                          : gw_cli_run_is_auto(run) ? 2u
+                                                    : (size_t)gw_cli_run_adapts(run);
+    const size_t keys = (whole ? 10u : 8u) + (error ? 1u : 0u) + arrays;
     return status == GW_OK && json_object_size(root) != keys
                ? gw_cli_train_fail(why, GW_ERR_CORRUPT, "run.json: %zu keys, not %zu",
                                    json_object_size(root), keys)
@@ -355,16 +359,16 @@ gw_status gw_cli_run_read(gw_cli_run *run, gw_why *why)
         return gw_cli_train_fail(why, GW_ERR_CORRUPT, "%.120s: line %d: %.80s", path, error.line,
                                  error.text);
     }
-    bool before = false;
-    status = read_root(run, run->read, &before, why);
+    unsigned format = 0;
+    status = read_root(run, run->read, &format, why);
     const uint64_t steps = run->done.steps;
     if (status == GW_OK) {
-        status = read_history(run, run->read, before, why);
+        status = read_history(run, run->read, format, why);
     }
     static const char *const NUMBERS[] = {"steps", "tests", "samples", "watch"};
     for (size_t i = 0; i < sizeof NUMBERS / sizeof *NUMBERS; i++) {
         (void)json_object_del(run->read, NUMBERS[i]); /* no text of theirs is pointed to */
     }
     gw_cli_run_count(run);
-    return status == GW_OK && !before ? check_whole(run, steps, why) : status;
+    return status == GW_OK && format > 1 ? check_whole(run, steps, why) : status;
 }

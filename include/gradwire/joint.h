@@ -52,6 +52,12 @@ GW_API gw_status gw_joint_create(const gw_job *job, const gw_cluster *cluster,
                                  const gw_joint_request *request, gw_plan **plan,
                                  gw_joint_report *report, gw_why *why);
 
+/* The lower bound of a plan that may come from elsewhere, in seconds: no plan with its buckets that keeps to the request is
+ * faster. `entries` are in the job's order; only their buckets are looked at. */
+GW_API gw_status gw_joint_bound_of(const gw_job *job, const gw_cluster *cluster,
+                                   const gw_joint_request *request, const gw_plan_entry *entries,
+                                   size_t n, double *seconds, gw_why *why);
+
 #ifdef __cplusplus
 }
 #endif

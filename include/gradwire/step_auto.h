@@ -1,6 +1,6 @@
 /* Error and time together, followed through training (docs/auto.md): a few steps are measured, the joint plan
- * (joint.h) binds, and from then on step time, link, compression error and loss are watched. When they leave what was
- * predicted every rank makes the same new plan, beside training, and it binds at a step that all agreed on. Off unless begun. */
+ * (joint.h) binds, and from then on step time, link, compression error and loss are watched. When they leave what is
+ * expected every rank makes the same new plan, beside training, and it binds at a step that all agreed on. Off unless begun. */
 #ifndef GRADWIRE_STEP_AUTO_H
 #define GRADWIRE_STEP_AUTO_H
 
@@ -58,7 +58,7 @@ GW_API gw_status gw_step_auto_loss(gw_step *step, double loss);
 typedef enum gw_auto_reason {
     GW_AUTO_START = 0,
     GW_AUTO_PERIODIC = 1,
-    GW_AUTO_SLOWER = 2, /* windows of steps longer than predicted: two, or one by half */
+    GW_AUTO_SLOWER = 2, /* windows of steps longer than expected: two, or one by half */
     GW_AUTO_FASTER = 3,
     GW_AUTO_ERROR = 4,      /* too much of it for the gradients' noise: alpha is halved */
     GW_AUTO_QUIET = 5,      /* far below: alpha grows by half */
@@ -84,7 +84,7 @@ typedef struct gw_auto_decision {
     gw_auto_reason reason;
     gw_auto_outcome outcome;
     double predicted_seconds, dense_seconds;
-    double bound_seconds; /* no plan within the budget is faster */
+    double bound_seconds; /* no plan within the budget, with these buckets, is faster */
     /* the best plan with links of half and of double the rate; NaN: not looked for, the plan is as it was */
     double half_seconds, double_seconds;
     double alpha, budget, error;
@@ -99,9 +99,10 @@ typedef struct gw_auto_decision {
 
 /* A window of steps, the same on every rank. */
 typedef struct gw_auto_watch {
-    uint64_t step; /* its last */
-    double measured_seconds,
-        predicted_seconds; /* of a step; predicted: times what the last plan's first window was off */
+    uint64_t step;            /* its last */
+    double measured_seconds;  /* of a step, as the other two */
+    double predicted_seconds; /* by the planner, when it made the plan in force */
+    double expected_seconds;  /* by the windows since; NaN: this is the plan's first */
     double error, budget, noise_ratio, loss; /* of a loss that nobody told: NaN */
 } gw_auto_watch;
 

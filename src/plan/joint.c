@@ -414,6 +414,12 @@ static gw_status make(planner *p, gw_plan *plan, gw_joint_report *out, gw_why *w
     return status;
 }
 
+static gw_status check(const gw_job *job, const gw_cluster *cluster, gw_why *why)
+{
+    const gw_status status = gw_job_check(job, why);
+    return status == GW_OK ? gw_cluster_check(cluster, why) : status;
+}
+
 gw_status gw_joint_create(const gw_job *job, const gw_cluster *cluster,
                           const gw_joint_request *request, gw_plan **plan, gw_joint_report *out,
                           gw_why *why)
@@ -421,8 +427,7 @@ gw_status gw_joint_create(const gw_job *job, const gw_cluster *cluster,
     if (job == NULL || cluster == NULL || request == NULL || plan == NULL || out == NULL) {
         return GW_FAIL(why, GW_ERR_ARG, "no job, no cluster or nothing asked");
     }
-    gw_status status = gw_job_check(job, why);
-    status = status == GW_OK ? gw_cluster_check(cluster, why) : status;
+    gw_status status = check(job, cluster, why);
     if (status != GW_OK) {
         return status;
     }
@@ -440,4 +445,32 @@ gw_status gw_joint_create(const gw_job *job, const gw_cluster *cluster,
     *plan = made;
     *out = found;
     return GW_OK;
+}
+
+gw_status gw_joint_bound_of(const gw_job *job, const gw_cluster *cluster,
+                            const gw_joint_request *request, const gw_plan_entry *entries, size_t n,
+                            double *seconds, gw_why *why)
+{
+    if (job == NULL || cluster == NULL || request == NULL || entries == NULL || seconds == NULL) {
+        return GW_FAIL(why, GW_ERR_ARG, "no job, no cluster, no plan or nothing asked");
+    }
+    gw_status status = check(job, cluster, why);
+    if (status == GW_OK && n != job->n) {
+        return GW_FAIL(why, GW_ERR_ARG, "the plan has %zu tensors, the job %zu", n, job->n);
+    }
+    if (status != GW_OK) {
+        return status;
+    }
+    planner p = {.job = job, .cluster = cluster, .request = request};
+    gw_ticks bound = 0;
+    status = prepare(&p, why);
+    if (status == GW_OK) {
+        memcpy(p.cut, entries, n * sizeof *p.cut);
+        status = together(&p, &bound, why);
+    }
+    if (status == GW_OK) {
+        *seconds = gw_step_seconds(job, bound);
+    }
+    release(&p);
+    return status;
 }

@@ -160,6 +160,10 @@ static gw_status apply(gw_step_auto *u, uint64_t number, gw_why *why)
     if (u->next.outcome == GW_AUTO_SWITCHED || isnan(u->planned_rate)) {
         u->planned_rate = u->next.link_bytes_per_second;
     }
+    if (u->next.outcome == GW_AUTO_SWITCHED || u->next.outcome == GW_AUTO_DENSE ||
+        isnan(u->planned_seconds)) {
+        u->planned_seconds = u->next.predicted_seconds;
+    }
     u->last = u->next;
     u->decisions++;
     u->base->live = 0;
@@ -292,8 +296,8 @@ static gw_status send_window(gw_step_auto *u, uint64_t number, gw_why *why)
         gw_step_fail(s, status, &said);
     }
     u->said_at = number;
-    u->said_predicted =
-        u->judge.predicted * (isnan(u->judge.calibration) ? 1 : u->judge.calibration);
+    u->said_predicted = u->planned_seconds;
+    u->said_expected = u->judge.predicted * u->judge.calibration;
     u->stale = 0;
     open_window(u, number + 1);
     return status;
@@ -351,6 +355,7 @@ static gw_status take_window(gw_step_auto *u, gw_auto_seen *seen, int *reason, g
     u->watch = (gw_auto_watch){.step = seen->step,
                                .measured_seconds = seen->seconds,
                                .predicted_seconds = u->said_predicted,
+                               .expected_seconds = u->said_expected,
                                .error = u->last.error,
                                .budget = u->decisions != 0 ? u->last.budget : (double)NAN,
                                .noise_ratio = gw_auto_noise_ratio(j, j->lost),

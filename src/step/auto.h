@@ -129,6 +129,7 @@ typedef struct gw_step_auto {
     gw_job_tensor *tensors;
     uint32_t *place_of; /* of each tensor of the job; UINT32_MAX: not planned here */
     double *ready;      /* of each layer, of the slowest rank */
+    double whole;       /* a step, of the last window when the job was made; NaN: there was none */
     gw_joint_tensor *asked;
     gw_params *levels; /* of asked, one behind the other; and their */
     double *errors;
@@ -148,8 +149,8 @@ typedef struct gw_step_auto {
     char reason[112]; /* in words */
     uint64_t decisions;
     double lost; /* of the plan that will bind */
-    double
-        planned_rate; /* of the link when the plan in force was made, bytes a second; NaN: none yet */
+    /* when the plan in force was made: the link's rate, bytes a second, and the step as predicted; NaN: none yet */
+    double planned_rate, planned_seconds;
 
     /* the window under way; the sketch is guarded by base's lock */
     uint64_t window_from;
@@ -162,7 +163,7 @@ typedef struct gw_step_auto {
     void *said_room, *room; /* of gathers: of a window's numbers, and of all else */
     gw_request request;     /* of a window that ended */
     uint64_t said_at;
-    double said_predicted;
+    double said_predicted, said_expected;
     int stale;
     gw_auto_watch watch;
     uint64_t watched;

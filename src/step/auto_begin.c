@@ -411,7 +411,7 @@ gw_status gw_step_auto_begin(gw_step *s, const gw_step_auto_config *config, gw_w
     u->step = s;
     u->base = a;
     u->first = 1;
-    u->ended = u->noise_then = u->squares_then = u->planned_rate = (double)NAN;
+    u->ended = u->noise_then = u->squares_then = u->planned_rate = u->planned_seconds = (double)NAN;
     u->watch.measured_seconds = (double)NAN;
     status = status == GW_OK ? open_all(u, config, why) : status;
     if (status != GW_OK) {

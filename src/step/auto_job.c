@@ -180,8 +180,8 @@ void gw_auto_job_make(gw_step_auto *u)
         last = u->ready[l] > last ? u->ready[l] : last;
     }
     /* computing takes no longer than all of a step did before: else others had the cores while it was timed */
-    const double most = u->watch.measured_seconds;
-    const double scale = last > most ? most / last : 1;
+    u->whole = u->watch.measured_seconds;
+    const double scale = last > u->whole ? u->whole / last : 1;
     first = isfinite(first) ? scale * first : 0;
     last *= scale;
     for (uint32_t l = 0; l < a->known; l++) {

@@ -10,6 +10,9 @@ static const double OTHER = 2;         /* times as fast a link, or as slow */
 static const double SLACK = 0.1;       /* of the budget: tables of one step differ from another's */
 static const double LESS = 0.8;        /* of alpha, until the noise bears the plan */
 static const double RISK = 0.25; /* of a step, which codecs have to save whose errors come late */
+/* Computing is not taken to be shorter than this part of what was timed: beyond that the link has changed. */
+static const double LEAST_COMPUTING = 0.5;
+enum { HALVINGS = 12 }; /* finds the factor to within 0.5 / 4096 */
 /* Times a layer's error by the default, up to which it is offered others: norms do not tell that an lstm's recurrent layer bears less than
  * its share of them. docs/auto.md */
 static const double COARSEST = 2;
@@ -21,18 +24,20 @@ static int comes_late(const gw_params *p)
     return p->codec != NULL && (gw_params_flags(p) & GW_CODEC_WANTS_FEEDBACK) != 0;
 }
 
-/* Of a layer's levels those whose error alone is within the limit and, unless it comes late, not far above the default's; and the
- * default. */
-static void ask_layer(gw_step_auto *u, const gw_adapted *l, int late, gw_joint_tensor *to,
-                      uint32_t *used)
+/* Of a layer's levels those whose error alone is within the limit and, unless it comes late, not far above the default's; the
+ * default, and `besides`, if there is one. */
+static void ask_layer(gw_step_auto *u, const gw_adapted *l, int late, const gw_params *besides,
+                      gw_joint_tensor *to, uint32_t *used)
 {
     const double *errors = u->table + l->at + 1;
     *to = (gw_joint_tensor){.levels = u->levels + *used, .errors = u->errors + *used};
     for (uint32_t i = 0; i < l->n; i++) {
         const int waits = comes_late(&l->levels[i]);
-        const int too_much = errors[i] * errors[i] > u->config.limit * u->noise_then ||
+        const int too_much = !(u->table[l->at] > 0) ||
+                             errors[i] * errors[i] > u->config.limit * u->noise_then ||
                              (!waits && errors[i] > COARSEST * errors[l->uniform]);
-        if (i != l->uniform && (too_much || (!late && waits))) {
+        const int there = besides != NULL && gw_params_equal(&l->levels[i], besides);
+        if (i != l->uniform && !there && (too_much || (!late && waits))) {
             continue;
         }
         to->uniform = i == l->uniform ? to->n : to->uniform;
@@ -42,18 +47,29 @@ static void ask_layer(gw_step_auto *u, const gw_adapted *l, int late, gw_joint_t
     }
 }
 
-/* A layer that was never measured stays as it is. */
-static void ask(gw_step_auto *u, int late)
+/* A layer that was never measured is sent uncompressed. `besides`, if there are such, are ways that are allowed in any case. */
+static void ask(gw_step_auto *u, int late, const gw_auto_way *besides)
 {
     uint32_t used = 0;
     for (size_t i = 0; i < u->job.n; i++) {
         const uint32_t place = u->place_of[i];
         const gw_adapted *l = place != UINT32_MAX ? &u->base->layers[place] : NULL;
         u->asked[i] = (gw_joint_tensor){.n = 0};
-        if (l != NULL && u->table[l->at] > 0) {
-            ask_layer(u, l, late, &u->asked[i], &used);
+        const gw_params *own = l != NULL && besides != NULL ? &besides[place].params : NULL;
+        const int coded = own != NULL && own->codec != NULL;
+        if (l != NULL && (u->table[l->at] > 0 || coded)) {
+            ask_layer(u, l, late, coded ? own : NULL, &u->asked[i], &used);
         }
     }
+}
+
+static gw_joint_request request_of(const gw_step_auto *u, int fuses)
+{
+    return (gw_joint_request){.tensors = u->asked,
+                              .n_tensors = u->job.n,
+                              .alpha = u->next.alpha * gw_route_encodes(&u->everyday),
+                              .devices = GW_DEVICE_CPU,
+                              .no_fusion = !fuses};
 }
 
 /* With links of `factor` times their rate. */
@@ -63,11 +79,7 @@ static gw_status solve(gw_step_auto *u, double factor, int fuses, gw_plan **plan
     gw_cluster cluster = u->cluster;
     gw_cluster_link *link = cluster.nodes > 1 ? &cluster.inter : &cluster.intra;
     link->rate *= factor;
-    const gw_joint_request request = {.tensors = u->asked,
-                                      .n_tensors = u->job.n,
-                                      .alpha = u->next.alpha * gw_route_encodes(&u->everyday),
-                                      .devices = GW_DEVICE_CPU,
-                                      .no_fusion = !fuses};
+    const gw_joint_request request = request_of(u, fuses);
     return gw_joint_create(&u->job, &cluster, &request, plan, report, why);
 }
 
@@ -116,7 +128,8 @@ static int any_late(const gw_step_auto *u, const gw_auto_way *ways)
     return late;
 }
 
-static gw_status predict(gw_step_auto *u, const gw_auto_way *ways, double *seconds, gw_why *why)
+/* These ways as a plan of the job, in u->entries. */
+static void entries_of(gw_step_auto *u, const gw_auto_way *ways)
 {
     uint32_t with = UINT32_MAX, bucket = 0;
     for (size_t i = 0; i < u->job.n; i++) {
@@ -130,7 +143,58 @@ static gw_status predict(gw_step_auto *u, const gw_auto_way *ways, double *secon
             u->entries[i].route = ways[place].route;
         }
     }
+}
+
+static gw_status predict(gw_step_auto *u, const gw_auto_way *ways, double *seconds, gw_why *why)
+{
+    entries_of(u, ways);
     return gw_plan_predict(&u->job, &u->cluster, u->entries, u->job.n, 0, seconds, why);
+}
+
+/* The lower bound of all plans with the buckets of these ways, with delayed errors or without, within the budget. Levels and
+ * error of the ways themselves are allowed in any case: the plan in force may exceed the current budget and limits. */
+static gw_status bound(gw_step_auto *u, const gw_auto_way *ways, double error, double *seconds,
+                       gw_why *why)
+{
+    const double budget = u->next.budget;
+    ask(u, 1, ways);
+    gw_joint_request request = request_of(u, 1);
+    if (error > budget) {
+        request.alpha = budget > 0 ? request.alpha * (error / budget) * (1 + 1e-9) : INFINITY;
+    }
+    entries_of(u, ways);
+    return gw_joint_bound_of(&u->job, &u->cluster, &request, u->entries, u->job.n, seconds, why);
+}
+
+/* Scales the job's times of computing. */
+static void stretch(gw_step_auto *u, double times)
+{
+    u->job.forward *= times;
+    u->job.backward *= times;
+    for (size_t i = 0; i < u->job.n; i++) {
+        u->tensors[i].ready = fmin(u->tensors[i].ready * times, u->job.backward);
+    }
+}
+
+/* Computing is timed while errors are measured on the same cores, so it may appear too long. Whole steps were measured
+ * without that. Where the plan in force is predicted to take longer than they did, computing is shortened until it is not. */
+static gw_status fit_computing(gw_step_auto *u, gw_why *why)
+{
+    double seconds = 0, low = LEAST_COMPUTING, high = 1, now = 1;
+    gw_status status = predict(u, u->ways, &seconds, why);
+    if (status != GW_OK || !(seconds > u->whole)) {
+        return status;
+    }
+    for (int i = 0; i < HALVINGS && status == GW_OK; i++) {
+        const double middle = (low + high) / 2;
+        stretch(u, middle / now);
+        now = middle;
+        status = predict(u, u->ways, &seconds, why);
+        low = seconds > u->whole ? low : middle;
+        high = seconds > u->whole ? middle : high;
+    }
+    stretch(u, low / now);
+    return status;
 }
 
 /* A step of its own may have neither matrices together, whose errors are not those of each, nor layers with those that it sends
@@ -222,7 +286,6 @@ static gw_status decide(gw_step_auto *u, const gw_joint_report *report, gw_why *
     }
     d->budget = report->budget;
     d->dense_seconds = report->dense;
-    d->bound_seconds = fmin(report->lower_bound, d->predicted_seconds);
     const int above = error > (1 + SLACK) * d->budget;
     /* where the link is another, what is made for it is better by any gain */
     const double moved = d->link_bytes_per_second / u->planned_rate;
@@ -246,7 +309,7 @@ static gw_status decide(gw_step_auto *u, const gw_joint_report *report, gw_why *
 static gw_status look(gw_step_auto *u, int late, double alpha, gw_joint_report *report, gw_why *why)
 {
     gw_status status = GW_OK;
-    ask(u, late);
+    ask(u, late, NULL);
     u->next.alpha = alpha;
     for (int again = 1; again && status == GW_OK;) {
         status = best_of_both(u, report, why);
@@ -274,7 +337,7 @@ static gw_status look_twice(gw_step_auto *u, gw_joint_report *report, gw_why *wh
     if (status == GW_OK && report->step < (1 - RISK) * other.step) {
         memcpy(u->chosen, u->riskier, size);
         u->next.alpha = lowered;
-        ask(u, 1);
+        ask(u, 1, NULL);
     } else {
         *report = other;
     }
@@ -285,9 +348,12 @@ static gw_status plan_all(gw_step_auto *u, gw_why *why)
 {
     gw_joint_report report;
     if (u->base->mean[GW_TABLE_STATUS] != 0) {
-        return GW_FAIL(why, GW_ERR_STATE, "a rank could not measure its layers: all stays");
+        return GW_FAIL(why, GW_ERR_STATE, "a rank could not measure its layers");
     }
-    gw_status status = look_twice(u, &report, why);
+    gw_status status = fit_computing(u, why);
+    if (status == GW_OK) {
+        status = look_twice(u, &report, why);
+    }
     if (status == GW_OK) {
         status = decide(u, &report, why);
     }
@@ -296,7 +362,8 @@ static gw_status plan_all(gw_step_auto *u, gw_why *why)
         u->base->more[0] = comm->rank == 1 % comm->ranks ? step_with(u, 0.5) : (double)NAN;
         u->base->more[1] = comm->rank == 2 % comm->ranks ? step_with(u, 2) : (double)NAN;
     }
-    return status;
+    return status == GW_OK ? bound(u, u->chosen, u->next.error, &u->next.bound_seconds, why)
+                           : status;
 }
 
 void gw_step_auto_choose(gw_step_auto *u)

@@ -218,6 +218,7 @@ static void resume(gw_step_auto *u)
     u->ended = (double)NAN;
     u->judge.calibration = (double)NAN;
     u->judge.outside = 0;
+    u->planned_seconds = u->judge.predicted;
     a->live = 0;
     if (u->first) {
         gw_auto_begin_round(u, number, GW_AUTO_START, 0);

@@ -22,7 +22,7 @@ void gw_auto_say_reason(gw_step_auto *u)
     char *text = u->reason;
     const size_t size = sizeof u->reason;
     const gw_auto_judge *j = &u->judge;
-    const double expected = u->watch.predicted_seconds;
+    const double expected = j->predicted * j->calibration;
     switch (u->next.reason) {
     case GW_AUTO_START:
         (void)snprintf(text, size, "measured the first steps");
@@ -33,8 +33,8 @@ void gw_auto_say_reason(gw_step_auto *u)
             (void)snprintf(text, size, "the link has become much faster");
             break;
         }
-        (void)snprintf(text, size, "a step took %.4g ms, not %.4g", 1e3 * u->watch.measured_seconds,
-                       1e3 * expected);
+        (void)snprintf(text, size, "steps took %.4g ms, %.4g were expected",
+                       1e3 * u->watch.measured_seconds, 1e3 * expected);
         break;
     case GW_AUTO_ERROR:
         (void)snprintf(text, size, "error over noise %.3g, above %.3g: alpha is now %.3g",
@@ -59,23 +59,26 @@ void gw_auto_describe(gw_step_auto *u, const gw_why *failed)
     const double ms = 1e3 * d->predicted_seconds, mbit = 8e-6 * d->link_bytes_per_second;
     switch (d->outcome) {
     case GW_AUTO_SWITCHED:
-        (void)snprintf(what, sizeof what,
-                       "%u of %u layers go another way: %.4g ms a step, dense %.4g, at %.4g Mbit/s",
-                       d->changed, u->base->n, ms, 1e3 * d->dense_seconds, mbit);
+        (void)snprintf(
+            what, sizeof what,
+            "%u of %u layers change codec, route or bucket: %.4g ms/step predicted, dense "
+            "%.4g, at %.4g Mbit/s",
+            d->changed, u->base->n, ms, 1e3 * d->dense_seconds, mbit);
         break;
     case GW_AUTO_SAME:
         (void)snprintf(what, sizeof what,
-                       "the plan in force is the best known, %.4g ms a step, at "
+                       "the plan in force is still the best known, %.4g ms/step predicted, at "
                        "%.4g Mbit/s",
                        ms, mbit);
         break;
     case GW_AUTO_SMALL_GAIN:
         (void)snprintf(what, sizeof what,
-                       "nothing that pays beside the plan in force, %.4g ms a step, at %.4g Mbit/s",
+                       "no other plan gains enough, the plan in force is kept: %.4g ms/step "
+                       "predicted, at %.4g Mbit/s",
                        ms, mbit);
         break;
     default:
-        (void)snprintf(what, sizeof what, "all stays: %.140s", failed->text);
+        (void)snprintf(what, sizeof what, "the plan is kept: %.140s", failed->text);
     }
     (void)snprintf(d->text, sizeof d->text, "%s; %s", u->reason, what);
 }

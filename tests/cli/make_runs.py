@@ -97,7 +97,7 @@ def make(model="cnn", spec="dense", seed=1, steps=400, done=None, state="finishe
         if step % min(SAMPLE_EVERY, steps) == 0:
             samples.append(dict(step=step, **sample))
     run = dict(
-        format="gradwire.run/1", gradwire="0.1.0", started="2026-01-31T12:00:00Z", state=state,
+        format="gradwire.run/3", gradwire="0.1.0", started="2026-01-31T12:00:00Z", state=state,
         config=dict(model=model, engine="threads", ranks=RANKS, ranks_per_node=1, batch=32, steps=steps, seed=seed, spec=spec,
                     route=CODECS[spec][0], fuse_below=1024, link_bytes_per_second=LINK, latency_seconds=LATENCY, optimiser="sgd",
                     rate=0.08, warmup=50, momentum=0.9, decay=0.0005, schedule="cosine",
@@ -116,6 +116,7 @@ GATHER, SRA = "encode@cpu · flat:allgather · decode@cpu", "encode@cpu · flat:
 DITHER, TOPK = "dither:bits=%d,bucket=512,norm=max,rounding=stochastic", "topk:density=%g,values=f32"
 # auto's plans: layers that are coded -> (spec, route, bytes an element)
 PLANS = {
+    "begin": {name: (DITHER % 4, SRA, .77) for name in ("fc1.weight", "conv2.weight", "fc2.weight")},
     "first": {"fc1.weight": (DITHER % 4, SRA, .77), "conv2.weight": (DITHER % 6, GATHER, 2.3)},
     "slow": {"fc1.weight": (TOPK % 0.01, GATHER, .24), "conv2.weight": (DITHER % 4, GATHER, 1.6), "fc2.weight": (DITHER % 4, GATHER, 1.6)},
     "fast": {"fc1.weight": (DITHER % 5, SRA, .95)},
@@ -123,7 +124,7 @@ PLANS = {
 
 
 def make_auto(steps=600, seed=1, spec="auto:error=1"):
-    """A run of auto: the link drops to a fifth at a third of the steps and is back at two thirds; three switches."""
+    """A run of auto: by its default first; the link drops to a fifth at a third of the steps and is back at two thirds; three switches."""
     run = make(spec="dense", seed=seed, steps=steps)
     dice = random.Random(f"auto {seed}")
     drop, back, window = steps // 3, 2 * steps // 3, max(1, steps // 60)
@@ -140,20 +141,23 @@ def make_auto(steps=600, seed=1, spec="auto:error=1"):
         return LINK / (5 if drop < step <= back else 1)
 
     first, slower, faster = 3 * window, drop + 2 * window, back + 2 * window
-    error = {"dense": 0, "first": 0.0093, "slow": 0.0108, "fast": 0.0034}
+    error = {"begin": 0, "first": 0.0093, "slow": 0.0108, "fast": 0.0034}
     moments = [(first, "start", "switched", "first"), (first + 10 * window, "periodic", "same", "first"), (slower, "slower", "switched", "slow"),
                (slower + 10 * window, "periodic", "small_gain", "slow"), (faster, "faster", "switched", "fast"), (faster + 10 * window, "quiet", "same", "fast")]
-    plans, bound, decisions, now = [(1, "dense")], 1, [], "dense"
+    plans, decisions, now = [(1, "begin")], [], "begin"
+    for layer in layers:
+        layer["spec"], layer["route"] = PLANS["begin"].get(layer["name"], ("dense", "dense"))[:2]
     for step, reason, outcome, plan in moments:
         rate, before = rate_at(step), took(now, rate_at(step))
+        bound = step + 1  # the first step after it, also where nothing changed
         if outcome == "switched":
-            bound, now = step + 1, plan
+            now = plan
             plans.append((bound, plan))
-        words = (f"{reason}: the link does {rate / 1e6:.1f} MB/s; {len(PLANS[plan])} of {len(layers)} layers coded, {took(plan, rate) * 1e3:.1f} ms predicted "
+        words = (f"{reason}: the link does {rate * 8e-6:.1f} Mbit/s; {len(PLANS[plan])} of {len(layers)} layers coded, {took(plan, rate) * 1e3:.1f} ms predicted "
                  f"instead of {before * 1e3:.1f} ms" if outcome == "switched" else f"{reason}: nothing gains 2 % on {took(plan, rate) * 1e3:.1f} ms")
         decisions.append(dict(
-            step=step, bound_at=bound, reason=reason, outcome=outcome, words=words, predicted_seconds=took(plan, rate), dense_seconds=took("dense", rate),
-            bound_seconds=0.93 * took(plan, rate), half_seconds=took(plan, rate / 2) * 0.96, double_seconds=took(plan, rate * 2) * 0.98, alpha=1, budget=0.0112,
+            step=step, bound_at=bound, reason=reason, outcome=outcome, words=words, predicted_seconds=0.93 * took(plan, rate), dense_seconds=took("dense", rate),
+            bound_seconds=0.9 * took(plan, rate), half_seconds=took(plan, rate / 2) * 0.96, double_seconds=took(plan, rate * 2) * 0.98, alpha=1, budget=0.0112,
             error=error[plan], noise_ratio=4 * error[plan], link_bytes_per_second=rate, latency_seconds=LATENCY, bytes=sent(plan), dense_bytes=dense_bytes,
             measure_seconds=0.013, solve_seconds=0.004, waited=0,
             layers=[dict(zip(("spec", "route"), PLANS[plan].get(layer["name"], ("dense", "dense"))[:2])) for layer in layers]))
@@ -164,8 +168,11 @@ def make_auto(steps=600, seed=1, spec="auto:error=1"):
         row["seconds"] = took(plan, rate_at(step)) * (1 + 0.03 * dice.random())
         row.update(wait_seconds=row["seconds"] - compute, bytes_sent=sent(plan))
         if step % window == 0:
+            made = [d for d in told if d["outcome"] == "switched"]
+            since = [w["measured_seconds"] for w in watch if made and w["step"] > made[-1]["step"]]
             fade = math.exp(-1.5 * step / steps) + 0.4
-            watch.append(dict(step=step, measured_seconds=row["seconds"], predicted_seconds=told[-1]["predicted_seconds"] if told else None,
+            watch.append(dict(step=step, measured_seconds=row["seconds"], predicted_seconds=made[-1]["predicted_seconds"] if made else None,
+                              expected_seconds=since[0] if since else None,
                               error=error[plan] * fade * (1 + 0.03 * dice.random()) if told else None, budget=0.0112 * fade if told else None,
                               noise_ratio=4 * error[plan] * (2 - fade) if told else None, loss=row["loss"]))
     for layer in layers:
@@ -181,10 +188,9 @@ def make_auto(steps=600, seed=1, spec="auto:error=1"):
 
 
 def parts(run):
-    """A run in one object (gradwire.run/1) as run.json and history.jsonl of gradwire.run/2."""
+    """A run in one object as run.json and history.jsonl."""
     arrays = ("steps", "tests", "samples", "adapt", "auto", "watch")
     head = {key: value for key, value in run.items() if key not in arrays}
-    head["format"] = "gradwire.run/2"
     sums = {key: sum(step[key] for step in run["steps"]) for key in ("seconds", "wait_seconds", "bytes_sent", "dense_bytes", "non_finite")}
     head["summary"] = dict(steps=len(run["steps"]), **sums)
     lines = [{kind: record} for kind in arrays for record in run.get(kind, [])]
@@ -193,9 +199,23 @@ def parts(run):
     return json.dumps(head), "".join(json.dumps(line) + "\n" for line in lines)
 
 
-def write(folder, run, version=2):
+def before(run, version):
+    """As gradwire.run/1 or /2 had it: what is expected stood as predicted, and an auto run's layers as dense."""
+    if version == 3:
+        return run
+    run = json.loads(json.dumps(dict(run, format=f"gradwire.run/{version}")))
+    for layer in run["layers"] if "auto" in run else []:
+        layer["spec"] = layer["route"] = "dense"
+    for window in run.get("watch", []):
+        expected = window.pop("expected_seconds")
+        window["predicted_seconds"] = window["predicted_seconds"] if expected is None else expected
+    return run
+
+
+def write(folder, run, version=3):
     folder = pathlib.Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    run = before(run, version)
     if version == 1:
         (folder / "run.json").write_text(json.dumps(run))
         return folder

@@ -34,24 +34,30 @@ static void run_file(seed_text keep, const char *name, const char *head, const c
     keep("run", name, line, (size_t)size);
 }
 
-/* gradwire.run/2: a head, a NUL, a history. */
-static void run_folder(seed_text keep, const char *name, const char *head, const char *spec,
-                       const char *history)
+/* From gradwire.run/2 on: a head, a NUL, a history. */
+static void run_folder_of(seed_text keep, int format, const char *name, const char *head,
+                          const char *spec, const char *history)
 {
     char line[4096];
     const int size =
         snprintf(line, sizeof line,
                  "{\"format\":\"gradwire.run/"
-                 "2\",\"gradwire\":\"0.1.0\",\"started\":\"2026-01-31T12:00:00Z\",%s,"
+                 "%d\",\"gradwire\":\"0.1.0\",\"started\":\"2026-01-31T12:00:00Z\",%s,"
                  "\"weights\":10," RUN_CONFIG "\"layers\":[" RUN_LAYER "],\"summary\":{\"steps\":1,"
                  "\"seconds\":0.1,\"wait_seconds\":0.05,\"bytes_sent\":40,\"dense_bytes\":40,"
                  "\"non_finite\":0}}%c%s",
-                 head, 0, history);
+                 format, head, 0, history);
     REQUIRE(size > 0 && (size_t)size < sizeof line);
     char *at = strstr(line, "natural:bits=8"); /* specs of as many characters */
     REQUIRE(at != NULL && strlen(spec) == strlen("natural:bits=8"));
     memcpy(at, spec, strlen(spec));
     keep("run", name, line, (size_t)size);
+}
+
+static void run_folder(seed_text keep, const char *name, const char *head, const char *spec,
+                       const char *history)
+{
+    run_folder_of(keep, 2, name, head, spec, history);
 }
 
 static void run_folders(seed_text keep)
@@ -70,6 +76,10 @@ static void run_folders(seed_text keep)
     run_folder(keep, "history-watch", running, automatic,
                "{\"watch\":{\"step\":1,\"measured_seconds\":1,\"predicted_seconds\":null,"
                "\"error\":null,\"budget\":null,\"noise_ratio\":null,\"loss\":2}}\n");
+    run_folder_of(keep, 3, "history-expected", running, automatic,
+                  "{\"watch\":{\"step\":1,\"measured_seconds\":1,\"predicted_seconds\":1,"
+                  "\"expected_seconds\":null,\"error\":null,\"budget\":null,"
+                  "\"noise_ratio\":null,\"loss\":2}}\n");
     run_folder(keep, "history-not-auto", running, plain, "{\"watch\":{}}\n");
 }
 
@@ -88,7 +98,7 @@ static void run_files(seed_text keep)
     run_file(keep, "same-sample", finished, RUN_LAYER, RUN_STEP, "", RUN_SAMPLE "," RUN_SAMPLE);
     run_file(keep, "no-layers", finished, "", RUN_STEP, RUN_TEST, RUN_SAMPLE);
     run_file(keep, "wrong-rows", finished, "1", "null", "\"x\"", "[]");
-    keep("run", "other-format", "{\"format\":\"gradwire.run/3\"}", 27);
+    keep("run", "other-format", "{\"format\":\"gradwire.run/4\"}", 27);
     keep("run", "no-history", "{\"format\":\"gradwire.run/2\"}", 27);
     keep("run", "format-alone", "{\"format\":\"gradwire.run/1\"}", 27);
     keep("run", "array", "[]", 2);

@@ -344,9 +344,55 @@ static void same_again(void **state)
         assert_int_equal(gw_plan_predict(&x.job, &x.cluster, entries, x.job.n, 0, &seconds, NULL),
                          GW_OK);
         CHECK(fabs(seconds - r[0].step) < 1e-9, "planned %g, predicted %g", r[0].step, seconds);
+        assert_int_equal(
+            gw_joint_bound_of(&x.job, &x.cluster, &x.request, entries, x.job.n, &seconds, NULL),
+            GW_OK);
+        CHECK(seconds == r[0].lower_bound, "bound %g, of the same buckets %g", r[0].lower_bound,
+              seconds);
         gw_plan_destroy(plan[0]);
         gw_plan_destroy(plan[1]);
     }
+}
+
+/* The bound of given buckets is not above any plan with these buckets within the budget, whichever search made them. */
+static void bounds_of_other_plans(void **state)
+{
+    (void)state;
+    static small x;
+    for (uint64_t seed = 70; seed < 90; seed++) {
+        gw_plan *plan = NULL;
+        gw_joint_report r;
+        gw_plan_entry entries[TENSORS];
+        double bound = 0, seconds = 0;
+        draw_small(&x, seed);
+        x.request.no_fusion = 0;
+        plan_small(&x, &plan, &r);
+        for (size_t i = 0; i < x.job.n; i++) {
+            assert_int_equal(gw_plan_entry_at(plan, i, &entries[i]), GW_OK);
+        }
+        gw_plan_destroy(plan);
+        x.request.no_fusion =
+            1; /* of the plan that is found without it, and of that with buckets */
+        assert_int_equal(
+            gw_joint_bound_of(&x.job, &x.cluster, &x.request, entries, x.job.n, &bound, NULL),
+            GW_OK);
+        CHECK(bound <= r.step && bound > 0, "seed %llu: %g is above the plan's %g",
+              (unsigned long long)seed, bound, r.step);
+        plan_small(&x, &plan, &r);
+        for (size_t i = 0; i < x.job.n; i++) {
+            entries[i].bucket = (uint32_t)i;
+        }
+        gw_plan_destroy(plan);
+        assert_int_equal(
+            gw_joint_bound_of(&x.job, &x.cluster, &x.request, entries, x.job.n, &bound, NULL),
+            GW_OK);
+        seconds = enumerate(&x, r.budget); /* the best without fusion */
+        CHECK(bound <= seconds + 1e-9, "seed %llu: %g is above the best, %g",
+              (unsigned long long)seed, bound, seconds);
+    }
+    assert_int_equal(
+        gw_joint_bound_of(&x.job, &x.cluster, &x.request, NULL, x.job.n, &(double){0}, NULL),
+        GW_ERR_ARG);
 }
 
 /* ---- what is refused ---- */
@@ -415,8 +461,11 @@ int main(int argc, char **argv)
     if (argc > 1 && strcmp(argv[1], "all") == 0) {
         instances = 2000;
     }
-    const struct CMUnitTest tests[] = {
-        cmocka_unit_test(against_everything), cmocka_unit_test(hidden_is_not_squeezed),
-        cmocka_unit_test(budgets), cmocka_unit_test(same_again), cmocka_unit_test(refused)};
+    const struct CMUnitTest tests[] = {cmocka_unit_test(against_everything),
+                                       cmocka_unit_test(hidden_is_not_squeezed),
+                                       cmocka_unit_test(budgets),
+                                       cmocka_unit_test(same_again),
+                                       cmocka_unit_test(bounds_of_other_plans),
+                                       cmocka_unit_test(refused)};
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

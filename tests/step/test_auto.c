@@ -164,6 +164,8 @@ static gw_auto_decision next_decision(ranks *all, job *j, uint32_t rank, double 
                   strcmp(mine->text, first->text) == 0,
               "ranks tell it differently");
     RANK_TRUE(mine->text[0] != '\0' && mine->bound_at == gw_step_number(s->step), "no words");
+    RANK_TRUE(!(mine->predicted_seconds < (1 - 1e-9) * mine->bound_seconds),
+              "a step is predicted to be shorter than its bound");
     ranks_meet(all);
     const gw_auto_decision d = j->said[rank];
     (void)take_step(j, rank, wait, 0); /* the first that goes by it */
@@ -210,19 +212,31 @@ static void link_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     RANK_TRUE(d.error <= d.budget && d.error > 0 && d.noise_ratio > 0 && d.noise_ratio <= 0.5 &&
                   d.bytes < d.dense_bytes / 2,
               "errors or bytes that cannot be");
+    const gw_auto_decision first = d;
+    for (int i = 0; i < 11; i++) {
+        (void)take_step(j, rank, 0.02, 0);
+        steps_equal_or_die(all, j->ends, rank);
+    }
+    gw_auto_watch w;
+    uint64_t n = 0;
+    RANK_OK(gw_step_auto_watched(s->step, &n, &w), "watched");
+    RANK_TRUE(w.predicted_seconds == first.predicted_seconds && isnan(w.expected_seconds),
+              "something is expected before it was measured");
     d = next_decision(all, j, rank, 0.02, 70, NO_LOSS); /* the first period is short */
     RANK_TRUE((d.reason == GW_AUTO_PERIODIC || d.reason == GW_AUTO_QUIET) && d.step == 49,
               "no second look");
+    const gw_auto_decision made = d.outcome == GW_AUTO_SWITCHED ? d : first;
     const uint64_t calm = decisions(s);
     for (int i = 0; i < 25; i++) { /* as predicted, or not: the first window calibrates */
         (void)take_step(j, rank, 0.02, 0);
         steps_equal_or_die(all, j->ends, rank);
     }
     RANK_TRUE(decisions(s) == calm, "a plan without a reason");
-    gw_auto_watch w;
-    uint64_t n = 0;
     RANK_OK(gw_step_auto_watched(s->step, &n, &w), "watched");
     RANK_TRUE(n >= 2 && fabs(w.measured_seconds - 0.025) < 1e-9, "another time than the clock's");
+    RANK_TRUE(w.predicted_seconds == made.predicted_seconds, "not what was predicted of the plan");
+    RANK_TRUE(fabs(w.expected_seconds - 0.025) < 1e-9 && w.predicted_seconds < 0.0249,
+              "expected is what was measured, predicted is not");
     const uint64_t few = d.bytes;
     j->fakes[rank].rate = 2e9;
     uint64_t changed = gw_step_number(s->step);
@@ -328,6 +342,38 @@ static void the_default_until_there_is_a_plan(void **state)
     run(default_main, (gw_step_auto_config){0}, "auto/topk:density=0.01"); /* holds back */
 }
 
+/* Computing appears too long while steps are timed, because something else uses the cores. Whole steps are as short as before,
+ * and the prediction of the plan in force does not exceed them. */
+static void busy_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    begin(j, rank, comm);
+    const gw_auto_decision first = next_decision(all, j, rank, 0.02, 14, NO_LOSS);
+    const double whole = 0.005 + 0.02; /* on the clock of the test */
+    const uint64_t before = decisions(s);
+    while (decisions(s) == before) {
+        RANK_TRUE(gw_step_number(s->step) < 80, "no second look");
+        j->fakes[rank].compute = of(s)->timing ? 0.0048 : 0.001; /* of five layers */
+        (void)take_step(j, rank, 0.02, 0);
+        steps_equal_or_die(all, j->ends, rank);
+    }
+    gw_auto_decision d = first;
+    uint64_t n = 0;
+    RANK_OK(gw_step_auto_last(s->step, &n, &d), "last");
+    RANK_TRUE(d.outcome == GW_AUTO_SAME || d.outcome == GW_AUTO_SMALL_GAIN, d.text);
+    RANK_TRUE(d.predicted_seconds <= 1.001 * whole && d.predicted_seconds > 0.9 * whole,
+              "a step is predicted to take longer than it takes");
+    RANK_TRUE(d.bound_seconds <= d.predicted_seconds, "and so is its bound");
+    steps_close(s);
+}
+
+static void whole_steps_limit_what_computing_takes(void **state)
+{
+    (void)state;
+    run(busy_main, (gw_step_auto_config){.period = 1000, .limit = 0.2}, NULL);
+}
+
 /* ---- what comes late ---- */
 
 /* How far the layer's result is from the mean of the gradients. */
@@ -417,6 +463,27 @@ static void in_vain_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     steps_close(s);
 }
 
+/* Computing takes so long that lowrank would not be chosen again, but not so long that it is given up. The plan in force is then
+ * not a candidate of the search, and must not be set beside the bound of that search. */
+static void kept_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    gw_params families[2], params;
+    gw_route route;
+    begin_late(all, j, rank, comm, families);
+    for (int i = 0; i < 2; i++) {
+        (void)next_decision(all, j, rank, 0.02, 70, NO_LOSS);
+        of(s)->last.solve_seconds = 0; /* the next round is as long, however busy this machine is */
+    }
+    j->fakes[rank].compute = 0.006;
+    const gw_auto_decision d = next_decision(all, j, rank, 0.02, 80, NO_LOSS);
+    RANK_OK(gw_step_planned(s->step, 0, &params, &route), "planned");
+    RANK_TRUE(d.outcome == GW_AUTO_SMALL_GAIN && params.codec == families[1].codec, d.text);
+    RANK_TRUE(d.bound_seconds > 0 && d.bound_seconds <= d.predicted_seconds, "no bound");
+    steps_close(s);
+}
+
 static void run_late(ranks_main *main)
 {
     if (gw_codec_find("lowrank") == NULL) {
@@ -430,6 +497,12 @@ static void what_comes_late_has_to_go_on_paying(void **state)
 {
     (void)state;
     run_late(in_vain_main);
+}
+
+static void a_plan_that_stays_is_not_below_its_bound(void **state)
+{
+    (void)state;
+    run_late(kept_main);
 }
 
 static void what_came_late_is_handed_over(void **state)
@@ -784,6 +857,8 @@ int main(void)
         cmocka_unit_test(the_default_until_there_is_a_plan),
         cmocka_unit_test(what_came_late_is_handed_over),
         cmocka_unit_test(what_comes_late_has_to_go_on_paying),
+        cmocka_unit_test(a_plan_that_stays_is_not_below_its_bound),
+        cmocka_unit_test(whole_steps_limit_what_computing_takes),
         cmocka_unit_test(a_burst_of_nan_falls_back_to_dense),
         cmocka_unit_test(a_rising_loss_falls_back_to_dense),
         cmocka_unit_test(who_waits_early_is_not_held),

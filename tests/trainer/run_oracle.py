@@ -27,7 +27,7 @@ AUTO = dict(step=COUNT, bound_at=COUNT, reason=TEXT, outcome=TEXT, words=TEXT, p
             half_seconds=MAYBE, double_seconds=MAYBE, alpha=MAYBE, budget=MAYBE, error=MAYBE, noise_ratio=MAYBE, link_bytes_per_second=MAYBE,
             latency_seconds=MAYBE, bytes=COUNT, dense_bytes=MAYBE, measure_seconds=MAYBE, solve_seconds=MAYBE, waited=MAYBE, layers=list)
 TRAVEL = dict(spec=TEXT, route=TEXT)
-WATCH = dict(step=COUNT, measured_seconds=MAYBE, predicted_seconds=MAYBE, error=MAYBE, budget=MAYBE, noise_ratio=MAYBE, loss=MAYBE)
+WATCH = dict(step=COUNT, measured_seconds=MAYBE, predicted_seconds=MAYBE, expected_seconds=MAYBE, error=MAYBE, budget=MAYBE, noise_ratio=MAYBE, loss=MAYBE)
 REASONS = ("start", "periodic", "slower", "faster", "error", "quiet", "diverging", "non_finite", "recovered")
 SUMMARY = dict(steps=COUNT, seconds=NUMBER, wait_seconds=NUMBER, bytes_sent=COUNT, dense_bytes=COUNT, non_finite=COUNT)
 ROOT = dict(format=TEXT, gradwire=TEXT, started=TEXT, state=TEXT, config=dict, weights=COUNT, layers=list, steps=list, tests=list,
@@ -103,8 +103,15 @@ def check_adapt(run):
             assert one["alpha"] < 1 or one["bytes"] <= one["uniform_bytes"], f"adapt[{i}]: more bytes than the default"
 
 
+def changes(run):
+    """The decisions by which some layer has another codec or another route."""
+    ways = [run["layers"], *(one["layers"] for one in run["auto"])]
+    ways = [[(layer["spec"], layer["route"]) for layer in layers] for layers in ways]
+    return [after != before for before, after in zip(ways, ways[1:])]
+
+
 def check_auto(run):
-    """Decisions and windows come in order; what changed goes by a later step, what did not by the one in force."""
+    """Decisions and windows come in order; what changed goes by a later step."""
     step, bound_at, done = 0, 1, len(run["steps"])
     for i, one in enumerate(run.get("auto", [])):
         check_object(one, AUTO, f"auto[{i}]")
@@ -115,13 +122,23 @@ def check_auto(run):
         assert len(one["layers"]) == len(run["layers"]), f"auto[{i}].layers"
         for l, layer in enumerate(one["layers"]):
             check_object(layer, TRAVEL, f"auto[{i}].layers[{l}]")
-        if one["bound_seconds"] is not None and one["predicted_seconds"] is not None and one["outcome"] == "switched":
+        if one["bound_seconds"] is not None and one["predicted_seconds"] is not None and (run["format"] == "gradwire.run/3" or one["outcome"] == "switched"):
             assert one["bound_seconds"] <= one["predicted_seconds"] * (1 + 1e-9), f"auto[{i}]: faster than the bound"
     last = 0
     for i, one in enumerate(run.get("watch", [])):
-        check_object(one, WATCH, f"watch[{i}]")
+        check_object(one, {key: kind for key, kind in WATCH.items() if key != "expected_seconds" or run["format"] == "gradwire.run/3"}, f"watch[{i}]")
         assert last < one["step"] <= done, f"watch[{i}] at {one['step']} after {last}"
         last = one["step"]
+        if run["format"] == "gradwire.run/3":
+            check_window(run, i)
+
+
+def check_window(run, i):
+    """Predicted: by the planner, before the window. Expected: by a window that was measured."""
+    one, before = run["watch"][i], [w["measured_seconds"] for w in run["watch"][:i]]
+    known = [d["predicted_seconds"] for d in run["auto"] if d["bound_at"] <= one["step"]]
+    assert one["predicted_seconds"] in (known or [None]), f"watch[{i}]: {one['predicted_seconds']} is none of the planner's {known}"
+    assert one["expected_seconds"] is None or any(math.isclose(one["expected_seconds"], m, rel_tol=1e-9) for m in before), f"watch[{i}]: {one['expected_seconds']} was not measured"
 
 
 def strictly(text):
@@ -129,7 +146,7 @@ def strictly(text):
 
 
 def join_history(folder, run):
-    """gradwire.run/2 as gradwire.run/1: the arrays, and a summary that is theirs."""
+    """run.json with the arrays in it, and a summary that is theirs."""
     summary, done = run.pop("summary"), run["state"] == "finished"
     check_object(summary, SUMMARY, "summary")
     choices = ["adapt"] if run["config"]["spec"].startswith(("adapt/", "adapt:")) else ["auto", "watch"] if is_auto(run) else []
@@ -142,7 +159,7 @@ def join_history(folder, run):
         assert isinstance(record, dict) and len(record) == 1 and set(record) <= set(arrays), f"history.jsonl, line {number}: {line}"
         [(kind, value)] = record.items()
         arrays[kind].append(value)
-    run.update(arrays, format="gradwire.run/1")
+    run.update(arrays)
     known = arrays["steps"][: summary["steps"]]
     assert len(known) == summary["steps"] and (not done or len(arrays["steps"]) == len(known)), f"{len(arrays['steps'])} steps, summary {summary}"
     for key in ("bytes_sent", "dense_bytes", "non_finite"):
@@ -157,12 +174,12 @@ def is_auto(run):
 
 def check(folder):
     run = strictly((pathlib.Path(folder) / "run.json").read_text())
-    if run["format"] == "gradwire.run/2":
+    if run["format"] != "gradwire.run/1":
         join_history(folder, run)
     check_object(run, dict(ROOT, **({"error": TEXT} if run.get("state") == "failed" else {}),
                            **({"adapt": list} if run["config"]["spec"].startswith(("adapt/", "adapt:")) else {}),
                            **({"auto": list, "watch": list} if is_auto(run) else {})), "run.json")
-    assert run["format"] == "gradwire.run/1" and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", run["started"])
+    assert run["format"] in ("gradwire.run/1", "gradwire.run/2", "gradwire.run/3") and re.fullmatch(r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", run["started"])
     assert run["state"] in ("running", "finished", "interrupted", "failed"), run["state"]
     check_object(run["config"], CONFIG, "config")
     for key, kinds in (("layers", LAYER), ("steps", STEP), ("tests", TEST), ("samples", SAMPLE)):

@@ -17,6 +17,16 @@ seen.charts = [...document.querySelectorAll("figure")].map((figure) => ({
   words: figure.querySelector("svg.plot")?.getAttribute("aria-label") || "",
   lines: [...figure.querySelectorAll("path[data-points]")].map((path) => Number(path.dataset.points)),
   bad: [...figure.querySelectorAll("svg *")].filter((e) => [...e.attributes].some((a) => /NaN|undefined|Infinity/.test(a.value))).length}));
+// every cell of a wide table, with the name of its column; on a phone it lies on the screen
+seen.cells = [...document.querySelectorAll("table.cards tbody td")].map((cell) => { const at = cell.getBoundingClientRect();
+  return { label: cell.dataset.label, before: getComputedStyle(cell, "::before").content, left: at.left, right: at.right, inside: cell.scrollWidth <= cell.clientWidth + 1 }; });
+seen.heads = [...document.querySelectorAll("table.cards thead th + th")].map((head) => head.firstChild.textContent);
+// what is said of the target lies under the axis, on nothing
+seen.targets = [...document.querySelectorAll("text.target")].map((text) => { const at = text.getBoundingClientRect(), svg = text.closest("svg");
+  const axis = svg.querySelector("line.axis").getBoundingClientRect().bottom; // curves are cut off there
+  const hit = (e) => { const o = e.getBoundingClientRect(); return !(e.closest("g[clip-path]") && at.top >= axis) && o.left < at.right && at.left < o.right && o.top < at.bottom && at.top < o.bottom; };
+  return { words: text.textContent, hits: [...svg.querySelectorAll("text, path, line.grid, line.axis")].filter((e) => e !== text && hit(e)).map((e) => e.outerHTML.slice(0, 200)) }; });
+seen.page_words = document.body.innerText;
 seen.auto = document.getElementById("auto").hidden ? "" : document.getElementById("auto").innerText;
 seen.log = document.querySelectorAll("ol.log li").length;
 seen.rates = document.querySelectorAll("table.rates tbody tr").length;
@@ -72,17 +82,29 @@ seen = look([("runs", 360), ("runs", 1200), ("text", 360), ("text", 1200), ("man
              ("auto", 360), ("auto", 1200), ("quiet", 360)])
 for (name, width), s in seen.items():
     assert s["page"] == "rgb(255, 255, 255)", s["page"]
+    labels = [cell["label"] for cell in s["cells"]]
+    assert set(labels) == set(s["heads"]) and (name == "nothing" or len(labels) > 6), (name, labels, s["heads"])
+    for cell in s["cells"]:
+        assert width > 560 or (cell["before"] == f'"{cell["label"]}"' and cell["left"] >= 0 and cell["right"] <= width and cell["inside"]), (name, width, cell)
+    for words in ("as it is", "fewer bytes", "ms a step", "No plan can be faster", "travel"):
+        assert words not in s["page_words"], (name, words)
     if name == "nothing":
         continue
+    assert name == "quiet" or [t["hits"] for t in s["targets"]] == [[]], (name, width, s["targets"])
     # a timeline a way; of auto its plan, step times, bytes, error and noise
     assert len(s["charts"]) == 6 + WAYS[name] + 5 * (name == "auto"), [c["title"] for c in s["charts"]]
     planned = [c for c in s["charts"] if c["title"].startswith("The plan over time")]
     assert len(planned) == (name == "auto"), [c["title"] for c in s["charts"]]
     if planned:
-        assert planned[0]["points"] == 11, planned  # three layers before the first plan and by three plans; fc2 is as it is by the first
+        assert planned[0]["points"] == 11, planned  # three layers by the default and by three plans; fc1 is sent as before by the first
+        assert "dither 4 bits from step 1" in planned[0]["words"], planned  # as the first steps were sent
         assert all(f"from step {at}: {why}" in planned[0]["words"] for at, why in ((7, "start"), (45, "slower"), (85, "faster"))), planned
-        assert [len(c["lines"]) for c in s["charts"] if c["lines"]][4:] == [3, 3, 2, 1], [(c["title"], c["lines"]) for c in s["charts"]]
-        assert s["log"] == 6 and s["rates"] == 3 and "at half" in s["auto"] and "slower → switched, from step 45" in s["auto"], s
+        assert [len(c["lines"]) for c in s["charts"] if c["lines"]][4:] == [4, 3, 2, 1], [(c["title"], c["lines"]) for c in s["charts"]]
+        assert s["log"] == 6 and s["rates"] == 3 and "as measured" in s["auto"], s
+        assert "step 44, slower: new plan from step 45" in s["auto"] and "periodic: plan kept" in s["auto"], s["auto"]
+        assert "6 decisions, 3 changes of plan." in s["auto"] and "off what the planner had predicted" in s["auto"], s["auto"]
+        assert "200 Mbit/s" in s["auto"] and not re.search(r"B/s\b", s["page_words"]), s["page_words"]
+        assert "Lower bound, at that rate: " in s["auto"] and "expected" in s["auto"], s["auto"]
         assert "Log scale" in s["auto"]  # dense lies far above
     if name == "quiet":
         assert "Nothing was decided yet." in s["auto"], s["auto"]

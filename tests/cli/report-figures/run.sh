@@ -7,7 +7,7 @@ make_runs.write("runs/adacomp-failed", make_runs.make(spec="adacomp", seed=9, st
 P
 "$GRADWIRE" report runs -o page.html --json > told.json
 python3 - <<'P'
-import json, math, pathlib, statistics
+import json, math, pathlib, re, statistics
 import make_runs
 
 told = json.load(open("told.json"))
@@ -39,10 +39,13 @@ for way in told["ways"]:
     assert way["auto"] is None
 
 # ratios by kind, from the table: without layers that travel together
-rows = open("page.html").read().split('<table class="runs">')[1].split("</table>")[0].split("<tr>")[2:]
+rows = open("page.html").read().split('<table class="runs cards">')[1].split("</table>")[0].split("<tr>")[2:]
 for way, row in zip(told["ways"], rows):
     layers = [l for r in good[way["label"]] for l in r["layers"] if not l["fused"]]
-    shown = [float(c.split("×")[0]) for c in row.split("<td>")[-2:]]
+    cells = dict(re.findall(r'<td data-label="([^"]*)">([^<]*)', row))
+    shown = [float(cells[kind].split("×")[0]) for kind in ("conv", "linear")]
+    assert float(cells["accuracy (%)"]) == round(100 * way["quality"], 2) and abs(float(cells["ms/step"]) - 1e3 * way["step_seconds"]) <= .5, cells
+    assert float(cells["waiting (%)"]) == round(100 * way["wait_share"]) and abs(float(cells["compression"][:-1]) / way["ratio"] - 1) < .02, cells
     for kind, value in zip(("conv", "linear"), shown):
         sent, dense = (sum(l[k] for l in layers if l["kind"] == kind) for k in ("bytes_sent", "dense_bytes"))
         assert abs(value - dense / sent) <= 0.05, (way["label"], kind, value, dense / sent)
@@ -80,7 +83,7 @@ assert set(told["auto"]) == set(expected), told["auto"]
 for name, value in expected.items():
     assert abs(told["auto"][name] - value) <= 1e-9 * value, (name, told["auto"][name], value)
 page = open("auto.html").read()
-assert "It decided <b>12 times</b> how to send, and changed its plan 6 times" in page
+assert "It made <b>12 decisions</b> and changed its plan 6 times. The median window was " in page
 [way] = json.loads(page.split('id="data">')[1].split("</script>")[0])["ways"]
 auto = way["auto"]
 assert [d["changed"] for d in auto["decisions"]] == [d["outcome"] == "switched" for d in runs[0]["auto"]]
@@ -89,6 +92,26 @@ assert [w[0] for w in auto["watch"]] == [w["step"] for w in runs[0]["watch"]] an
 layer = next(i for i, l in enumerate(runs[0]["layers"]) if l["name"] == "fc1.weight")
 [row] = [r for r in auto["rows"] if r["name"] == "fc1.weight"]
 plans = [(d["bound_at"], d["layers"][layer]["spec"], d["layers"][layer]["route"]) for d in runs[0]["auto"] if d["outcome"] == "switched"]
-assert [(p[0], p[1], p[3]) for p in row["parts"]] == [(1, "dense", "dense"), *plans], row
-assert row["parts"][2][2] > row["parts"][1][2] > row["parts"][0][2] == 1, row  # topk is smallest
+begin = (1, make_runs.DITHER % 4, make_runs.SRA)  # as step 1 was sent
+assert [(p[0], p[1], p[3]) for p in row["parts"]] == [begin, *plans[1:]], row  # the first plan is no change of this layer
+assert row["parts"][1][2] > row["parts"][0][2] > row["parts"][2][2] > 4, row  # topk is smallest
+last = runs[0]["auto"][-1]["layers"]
+assert [(l["spec"], l["route"]) for l in way["layers"]] == [(l["spec"], l["route"]) for l in last]  # the plan in force at the end
+assert [w[1:4] for w in auto["watch"]] == [[w[k] and float("%.5g" % w[k]) for k in ("measured_seconds", "predicted_seconds", "expected_seconds")] for w in runs[0]["watch"]]
 P
+
+# The same runs as formats before had them: what was predicted is told from what was expected, the begin is not known.
+for version in 1 2; do
+    python3 -c "import make_runs; make_runs.write('old/1', make_runs.make_auto(steps=120), $version); make_runs.write('old/2', make_runs.make_auto(steps=120, seed=2), $version)"
+    "$GRADWIRE" report old -o old.html --json > old.json
+    python3 - <<'P'
+import json
+told, old = (json.load(open(name))["ways"][0]["auto"] for name in ("told.json", "old.json"))
+assert old == told, (old, told)
+now, before = (json.loads(open(name).read().split('id="data">')[1].split("</script>")[0])["ways"][0]["auto"] for name in ("auto.html", "old.html"))
+assert now["watch"] == before["watch"], (now["watch"], before["watch"])
+begin = {row["name"]: row["parts"][0] for row in before["rows"]}
+assert begin["fc1.weight"] == [1, "not recorded", None, "not recorded"], begin
+P
+    rm -r old
+done

@@ -4,11 +4,12 @@ import copy, json, pathlib
 import make_runs
 
 good = make_runs.make(steps=3)
-planned = make_runs.make_auto(steps=60)
+single = make_runs.before(good, 1)  # all in one file
+planned = make_runs.before(make_runs.make_auto(steps=60), 1)
 cases = []
 
 
-def case(change, text=None, of=good):
+def case(change, text=None, of=single):
     run = copy.deepcopy(of)
     if change:
         change(run)
@@ -36,7 +37,7 @@ def drop(path):
     return change
 
 
-case(put("format", "gradwire.run/3"))
+case(put("format", "gradwire.run/4"))
 case(drop("format"))
 case(put("colour", "red"))
 case(put("config.colour", "red"))
@@ -81,7 +82,7 @@ for change in (drop("auto"), drop("watch"), put("watch", {}), put("auto.0.reason
 for i, text in enumerate(cases):
     pathlib.Path(f"bad{i:02}").mkdir()
     pathlib.Path(f"bad{i:02}/run.json").write_text(text)
-# gradwire.run/2: the head, and a history beside it
+# from gradwire.run/2 on: the head, and a history beside it
 head, history = make_runs.parts(good)
 lines = history.splitlines(keepends=True)
 changed = lambda key, value: json.dumps(dict(json.loads(head), **{key: value}))
@@ -105,6 +106,10 @@ for name, run, text in (("torn", running, history[:-20]), ("zeros", head, histor
     pathlib.Path(f"{name}/history.jsonl").write_text(text)
 make_runs.write("good", good)
 make_runs.write("before", good, version=1)
+make_runs.write("before2", make_runs.make_auto(steps=60), version=2)
+of_later = make_runs.before(make_runs.make_auto(steps=60), 2)
+of_later["watch"][3]["expected_seconds"] = 1
+make_runs.write("later", of_later)
 make_runs.write("both/a", good)
 make_runs.write("both/b", good)
 make_runs.write("models/a", good)
@@ -116,11 +121,11 @@ make_runs.write("layers/b", other)
 P
 mkdir -p empty/folder folder.html
 touch file
-for run in bad* new* both models layers empty file nowhere; do
+for run in bad* new* later both models layers empty file nowhere; do
     "$GRADWIRE" report $run -o page.html && echo "$run was taken"
 done
 mkdir taken
-for run in torn zeros behind before; do
+for run in torn zeros behind before before2; do
     "$GRADWIRE" report $run -o taken/$run.html
 done
 "$GRADWIRE" report good bad00 -o page.html || "$GRADWIRE" report good -o folder.html || "$GRADWIRE" report good -o nowhere/page.html || echo "exit $?"
