@@ -261,7 +261,8 @@ static bool read_line(char *line, const gw_cli_place *at, gw_job *job, double *c
                                  SHOWN, field[3]);
     }
     *clock += gap;
-    *tensor = (gw_job_tensor){strdup(field[1]), (uint64_t)elements, *clock * 1e-6};
+    *tensor = (gw_job_tensor){
+        .name = strdup(field[1]), .elements = (uint64_t)elements, .ready = *clock * 1e-6};
     if (!tensor->name) {
         return gw_cli_place_fail(at, "out of memory");
     }

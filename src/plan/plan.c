@@ -32,6 +32,7 @@ typedef struct planner {
     gw_ticks best; /* makespan of `entry` */
     gw_plan_entry *entry;
     gw_fusion rule; /* that of the best */
+    gw_route dense; /* the best for everything uncompressed: that of tensors no codec may take */
 } planner;
 
 /* ---- what is asked ---- */
@@ -65,23 +66,26 @@ static gw_status collect_specs(planner *p, gw_why *why)
 
 /* ---- baselines ---- */
 
-/* One spec along one route for every bucket; kept if it is the fastest so far. */
+/* One spec along one route for every bucket that may be coded; kept if it is the fastest so far. */
 static gw_status try_uniform(planner *p, gw_fusion rule, const gw_params *spec,
                              const gw_route *route, double *fastest, gw_why *why)
 {
     gw_ticks makespan = GW_NEVER;
-    const gw_status status =
-        gw_predict_uniform(&p->pricer, p->job, rule, spec, route, &makespan, why);
+    const gw_uniform all = {spec, route, spec != NULL ? &p->dense : route};
+    const gw_status status = gw_predict_uniform(&p->pricer, p->job, rule, &all, &makespan, why);
     if (status != GW_OK) {
         return status;
     }
     p->report.evaluations++;
     const double step = gw_step_seconds(p->job, makespan);
+    if (spec == NULL && step < *fastest) {
+        p->dense = *route;
+    }
     *fastest = step < *fastest ? step : *fastest;
     if (makespan < p->best) {
         p->best = makespan;
         p->rule = rule;
-        return gw_entries_uniform(p->job, rule, spec, route, p->entry, why);
+        return gw_entries_uniform(p->job, rule, &all, p->entry, why);
     }
     return GW_OK;
 }
@@ -231,7 +235,7 @@ static gw_status search_free(planner *p, gw_problem *x, gw_why *why)
     }
     for (uint32_t b = 0; b < x->buckets && status == GW_OK; b++) {
         for (uint32_t i = 0; i < p->store.n; i++) {
-            if (classes[i].elements == x->elements[b]) {
+            if (classes[i].elements == x->elements[b] && p->store.item[i]->plain == x->plain[b]) {
                 x->class_of[b] = &classes[i];
             }
         }

@@ -24,6 +24,7 @@ typedef struct gw_problem {
     uint32_t buckets; /* without it */
     uint32_t *first;  /* buckets + 1: first tensor of each */
     uint64_t *elements;        /* of each bucket */
+    uint8_t *plain;            /* of each bucket: 1 if no codec may take it */
     gw_ticks *compute;         /* n */
     const gw_class **class_of; /* n; filled by gw_problem_price */
 } gw_problem;
