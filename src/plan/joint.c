@@ -144,7 +144,7 @@ static gw_status try_dense(planner *p, gw_why *why)
             if (gw_route_encodes(route) != 0 || gw_price_forbidden(&p->pricer, route)) {
                 continue;
             }
-            const gw_uniform all = {.route = route, .plain = route};
+            const gw_uniform all = {.route = route};
             gw_status status =
                 gw_predict_uniform(&p->pricer, p->job, GW_FUSION[i], &all, &p->trial.makespan, why);
             status = status == GW_OK

@@ -116,7 +116,7 @@ static void uniform_entries(const gw_uniform *all, gw_plan_entry two[2])
     if (all->spec != NULL) {
         two[0].params = *all->spec;
     }
-    two[1] = (gw_plan_entry){.route = *all->plain};
+    two[1] = all->plain != NULL ? (gw_plan_entry){.route = *all->plain} : two[0];
 }
 
 gw_status gw_predict_uniform(gw_pricer *p, const gw_job *job, gw_fusion rule, const gw_uniform *all,
@@ -125,6 +125,7 @@ gw_status gw_predict_uniform(gw_pricer *p, const gw_job *job, gw_fusion rule, co
     drawing d = {.n_known = 0};
     gw_plan_entry two[2];
     uniform_entries(all, two);
+    rule.mixed = all->plain == NULL;
     const gw_status status = gw_problem_create(&d.x, job, rule, why);
     return status == GW_OK ? draw(&d, p, two, 1, makespan, NULL, NULL, why) : status;
 }
@@ -135,6 +136,7 @@ gw_status gw_entries_uniform(const gw_job *job, gw_fusion rule, const gw_uniform
     gw_problem x;
     gw_plan_entry two[2];
     uniform_entries(all, two);
+    rule.mixed = all->plain == NULL;
     const gw_status status = gw_problem_create(&x, job, rule, why);
     if (status != GW_OK) {
         return status;
@@ -169,7 +171,7 @@ gw_status gw_price_exchange(gw_pricer *p, const gw_job *job, gw_why *why)
         return GW_OK;
     }
     const gw_route dense = {.n_steps = 1, .step = {{GW_OP_ALLREDUCE, GW_LEVEL_FLAT, 0}}};
-    const gw_uniform all = {.route = &dense, .plain = &dense};
+    const gw_uniform all = {.route = &dense};
     gw_job_tensor *tensors = calloc(job->n, sizeof *tensors);
     gw_job small = *job;
     gw_status status =

@@ -4,10 +4,11 @@
 
 #include "plan/problem.h"
 
-/* One spec (NULL: none) along one route for every bucket that may be coded, and an uncompressed route for the others. */
+/* One spec (NULL: none) along one route for every bucket that may be coded, and an uncompressed route for the others;
+ * or for every bucket, whether it may be coded or not: a baseline. */
 typedef struct gw_uniform {
     const gw_params *spec;
-    const gw_route *route, *plain;
+    const gw_route *route, *plain; /* plain NULL: every bucket */
 } gw_uniform;
 
 gw_status gw_predict_uniform(gw_pricer *p, const gw_job *job, gw_fusion rule, const gw_uniform *all,

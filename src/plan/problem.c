@@ -79,8 +79,11 @@ double gw_step_seconds(const gw_job *job, gw_ticks makespan)
 
 /* ---- buckets ---- */
 
-const gw_fusion GW_FUSION[GW_FUSIONS] = {
-    {0, 0}, {1 << 14, 1 << 16}, {1 << 16, 1 << 20}, {1 << 18, 1 << 22}, {1 << 20, 1 << 23}};
+const gw_fusion GW_FUSION[GW_FUSIONS] = {{0, 0, 0},
+                                         {1 << 14, 1 << 16, 0},
+                                         {1 << 16, 1 << 20, 0},
+                                         {1 << 18, 1 << 22, 0},
+                                         {1 << 20, 1 << 23, 0}};
 
 static void cut(gw_problem *x, const gw_job *job, gw_fusion rule)
 {
@@ -90,13 +93,15 @@ static void cut(gw_problem *x, const gw_job *job, gw_fusion rule)
         const int small = more < rule.below;
         const uint8_t plain = job->tensors[i].uncompressed != 0;
         const int joins = b > 0 && small && job->tensors[i - 1].elements < rule.below &&
-                          x->plain[b - 1] == plain && x->elements[b - 1] + more <= rule.together;
+                          (rule.mixed || x->plain[b - 1] == plain) &&
+                          x->elements[b - 1] + more <= rule.together;
         if (!joins) {
             x->first[b] = (uint32_t)i;
-            x->plain[b] = plain;
+            x->plain[b] = 0;
             x->elements[b++] = 0;
         }
         x->elements[b - 1] += more;
+        x->plain[b - 1] |= plain;
     }
     x->first[b] = (uint32_t)job->n;
     x->buckets = b;
@@ -132,7 +137,7 @@ gw_status gw_problem_create(gw_problem *x, const gw_job *job, gw_fusion rule, gw
 
 gw_status gw_problem_of(gw_problem *x, const gw_job *job, const gw_plan_entry *entries, gw_why *why)
 {
-    const gw_status status = gw_problem_create(x, job, (gw_fusion){0, 0}, why);
+    const gw_status status = gw_problem_create(x, job, GW_FUSION[0], why);
     if (status != GW_OK) {
         return status;
     }

@@ -4,9 +4,11 @@
 
 #include "plan/price.h"
 
-/* Neighbours of fewer than `below` elements travel together, up to `together` elements. */
+/* Neighbours of fewer than `below` elements travel together, up to `together` elements; what no codec may take only with
+ * its like, unless `mixed`: then a bucket with one such tensor is not coded. */
 typedef struct gw_fusion {
     uint64_t below, together;
+    int mixed;
 } gw_fusion;
 
 /* Ways that are tried, smallest first. */
