@@ -12,6 +12,7 @@
 #include "files.h"
 #include "json_out.h"
 #include "planfile.h"
+#include "quantity.h"
 #include "say.h"
 
 typedef gw_cli_advise_args values;
@@ -182,15 +183,22 @@ static bool worth_at(const gw_cli_scene *scene, double gbit, bool *out)
     return true;
 }
 
+static bool shows_progress(int talk)
+{
+    return talk >= GW_CLI_NORMAL && isatty(STDERR_FILENO);
+}
+
 /* The rate above which the answer is no, by halving on a log scale to 5 %. */
 static bool halve(const gw_cli_scene *scene, bool progress, double yes, double no, double *found)
 {
+    char from[32], to[32];
     bool answer = false;
     while (no / yes > 1.05) {
         const double middle = sqrt(yes * no);
         if (progress) {
-            (void)fprintf(stderr, "\r\033[Kthe answer changes between %.3g and %.3g Gbit/s", yes,
-                          no);
+            gw_cli_rate_words(yes * 125e6, from, sizeof from);
+            gw_cli_rate_words(no * 125e6, to, sizeof to);
+            (void)fprintf(stderr, "\033[Kthe answer changes between %s and %s\r", from, to);
         }
         if (!worth_at(scene, middle, &answer)) {
             return false;
@@ -205,7 +213,7 @@ static bool find_change(const gw_cli_scene *scene, int talk, gw_cli_verdict *v)
 {
     const double here = scene->cluster.cluster.inter.rate * 8e-9;
     const double yes = v->yes ? here : GW_CLI_LEAST_GBIT, no = v->yes ? GW_CLI_MOST_GBIT : here;
-    const bool progress = talk >= GW_CLI_NORMAL && isatty(STDERR_FILENO);
+    const bool progress = shows_progress(talk);
     bool answer = v->yes;
     if (scene->cluster.cluster.nodes < 2) {
         return true;
@@ -215,7 +223,7 @@ static bool find_change(const gw_cli_scene *scene, int talk, gw_cli_verdict *v)
         fine = halve(scene, progress, yes, no, &v->changes_at);
     }
     if (progress) {
-        (void)fprintf(stderr, "\r\033[K"); /* leaves the line as it was found */
+        (void)fprintf(stderr, "\033[K"); /* leaves the line as it was found */
     }
     return fine;
 }
@@ -282,6 +290,10 @@ static int advise(const gw_cli_args *args, const gw_cli_advise_args *wanted,
     gw_cli_budgeted budgeted;
     int status = GW_CLI_GO_ON;
     gw_cli_job_keep_vectors(&scene->job);
+    if (shows_progress(args->talk)) {
+        (void)fprintf(stderr, "planning %zu tensors\r", scene->job.job.n);
+        (void)fflush(stderr);
+    }
     if (wanted->grads) {
         status = choose_within(args, wanted, named, scene, &budgeted, &v);
     } else if (named->count > 0) {

@@ -31,10 +31,10 @@ static const char *gbit_words(double gbit, char text[SHORT])
 /* ---- why ---- */
 
 /* What a cast alone would do: the least that any plan has to beat. */
-static void bf16_words(const gw_plan_report *r, char *text, size_t size)
+static void bf16_words(const gw_job *job, const gw_plan_report *r, char *text, size_t size)
 {
     char took[SHORT];
-    if (r->bf16 == r->dense) {
+    if (job->dtype != 0 && gw_dtype_size(job->dtype) == 2) {
         (void)snprintf(text, size, "gradients have 16 bits already, so bf16 changes nothing");
     } else if (!isnan(r->bf16)) {
         (void)snprintf(text, size, "with bf16 for all tensors it would take %s",
@@ -52,17 +52,15 @@ void gw_cli_advise_reason(const gw_cli_scene *scene, const gw_cli_verdict *v,
     char dense[SHORT], step[SHORT], wait[SHORT], bf16[128] = "";
     (void)time_words(r->dense, dense);
     (void)time_words(r->step, step);
-    bf16_words(r, bf16, sizeof bf16);
+    bf16_words(job, r, bf16, sizeof bf16);
     if (v->yes) {
         (void)snprintf(text, size,
                        "a step takes %s instead of %s uncompressed, %.2f times as fast; %s. "
                        "Uncompressed, %.0f %% of the step is spent waiting for the network",
                        step, dense, r->dense / r->step, bf16, exposed / r->dense * 100);
     } else if (exposed / r->dense < GW_CLI_WORTH) {
-        (void)snprintf(text, size,
-                       "uncompressed, a step takes %s, and the network is hidden behind the "
-                       "backward pass but for %s; %s",
-                       dense, time_words(exposed, wait), bf16);
+        (void)snprintf(text, size, "uncompressed, a step takes %s and waits %s for the network; %s",
+                       dense, exposed > 0 ? time_words(exposed, wait) : "not at all", bf16);
     } else if (r->dense / r->step - 1 < GW_CLI_WORTH) {
         (void)snprintf(text, size,
                        "the best plan takes %s, uncompressed a step takes %s: coding costs what it "
@@ -161,7 +159,7 @@ bool gw_cli_advise_quality(const gw_cli_verdict *v, char text[GW_CLI_ADVISE_TEXT
         said.params = v->feedback;
     }
     gw_cli_entry_spec(&said, spec, sizeof spec);
-    spec[strcspn(spec, ":")] = '\0';
+    spec[strcspn(spec, ",")] = '\0';
     effect_words(&said.params, *error, gw_route_encodes(&most->route), effect, sizeof effect);
     const int used = snprintf(text, GW_CLI_ADVISE_TEXT, "%s %s", spec, effect);
     if (v->budgeted && used > 0 && used < GW_CLI_ADVISE_TEXT) {
