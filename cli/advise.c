@@ -141,18 +141,22 @@ static void look_at(const gw_cli_scene *scene, gw_cli_verdict *v)
 {
     const gw_job *job = &scene->job.job;
     double most = 0, all = 0;
+    size_t specs = 0;
     for (size_t i = 0; i < gw_plan_count(v->plan); i++) {
         gw_plan_entry one, other;
         double sum = 0;
         (void)gw_plan_entry_at(v->plan, i, &one);
         all += (double)job->tensors[i].elements;
         v->kept += job->tensors[i].uncompressed != 0;
+        bool first = one.params.codec != NULL;
         for (size_t k = 0; one.params.codec && k < gw_plan_count(v->plan); k++) {
             (void)gw_plan_entry_at(v->plan, k, &other);
             if (gw_cli_same_spec(&one, &other)) {
                 sum += (double)job->tensors[k].elements;
+                first = first && k >= i;
             }
         }
+        specs += first;
         if (one.params.codec && gw_params_flags(&one.params) & GW_CODEC_WANTS_FEEDBACK) {
             v->feedback = one.params;
         }
@@ -162,6 +166,7 @@ static void look_at(const gw_cli_scene *scene, gw_cli_verdict *v)
         }
     }
     v->share = all > 0 ? most / all : 0;
+    v->others = specs > 0 ? specs - 1 : 0;
 }
 
 /* ---- where the answer changes ---- */

@@ -23,6 +23,7 @@ typedef struct gw_cli_verdict {
     gw_plan_entry most; /* the way of most coded elements; codec NULL: nothing is coded */
     gw_params feedback; /* of the tensors whose codec needs feedback; codec NULL: there are none */
     double share;       /* of all elements that go the way of most */
+    size_t others;      /* codecs and settings beside most's */
     size_t kept;        /* vectors that are coded in no plan */
     double changes_at;  /* Gbit/s; 0: nowhere in range */
     const gw_cli_budgeted *budgeted; /* NULL: errors were not measured */

@@ -255,8 +255,11 @@ static void print_plan(const gw_cli_advise_args *wanted, const gw_cli_verdict *v
     char spec[256], route[GW_ROUTE_TEXT];
     spec_words(wanted, &v->most, spec, sizeof spec);
     (void)gw_route_print(&v->most.route, route, sizeof route);
-    (void)printf("Plan: %.0f %% of the elements are sent as %s, most along\n  %s.\n",
-                 v->share * 100, spec, route);
+    (void)printf("Plan: %.0f %% of the elements are sent as %s", v->share * 100, spec);
+    if (v->others > 0) {
+        (void)printf(", others with %zu other setting%s", v->others, v->others > 1 ? "s" : "");
+    }
+    (void)printf(", most along\n  %s.\n", route);
     if (v->kept == 1) {
         (void)printf("  1 vector (bias, norm) stays uncompressed.\n");
     } else if (v->kept > 1) {

@@ -32,8 +32,10 @@ assert 0.3 * budget < told <= budget, (told, budget)
 assert {t["name"]: t["spec"] for t in tensors}["layer4"] == "dense"
 a, words = load("advice.json"), open("words").read()
 assert a["answer"] == "yes" and a["step_ms"] < a["bf16_ms"] < a["dense_ms"] and a["quality"] in words, a
+assert re.search("as dither:bits=[0-9].*, others with [1-9][0-9]* other setting", words), words
 assert f"{told:.3g}" in a["quality"] and f"{budget:.3g}" in a["quality"], (a["quality"], told, budget)
 assert "--grads grads.safetensors" not in words.split("Next:")[1], "the plan is written already"
-assert {t["spec"].split(":")[0] for t in load("named.json")["tensors"]} <= {"dense", "dither", "natural", "topk"}
+named = {t["spec"].split(":")[0] for t in load("named.json")["tensors"]}
+assert "topk" in named and named <= {"dense", "dither", "natural", "topk"}, named
 P
 "$GRADWIRE" advise job.json --nodes 4 --link 100mbit --grads none.safetensors || echo "exit $?"
