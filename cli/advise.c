@@ -78,14 +78,14 @@ static bool choose_unbiased(const gw_cli_scene *scene, gw_cli_verdict *v)
     const double here = scene->cluster.cluster.inter.rate;
     gw_plan *plans[N_USUAL + 1] = {NULL};
     gw_plan_report reports[N_USUAL + 1];
-    bool fine = true;
     size_t chosen = N_USUAL;
-    for (size_t i = 0; fine && i <= N_USUAL; i++) {
+    bool fine = plan_at(scene, here, N_USUAL, 0, &plans[N_USUAL]);
+    reports[N_USUAL] = gw_plan_report_of(plans[N_USUAL]);
+    const double enough = (1 + GW_CLI_WORTH) * reports[N_USUAL].step;
+    for (size_t i = 0; fine && i < N_USUAL && chosen == N_USUAL && worth(&reports[N_USUAL]); i++) {
         fine = plan_at(scene, here, i, 0, &plans[i]);
         reports[i] = gw_plan_report_of(plans[i]);
-    }
-    for (size_t i = N_USUAL; fine && i-- > 0;) {
-        if (worth(&reports[i]) && reports[i].step <= (1 + GW_CLI_WORTH) * reports[N_USUAL].step) {
+        if (worth(&reports[i]) && reports[i].step <= enough) {
             chosen = i;
         }
     }
