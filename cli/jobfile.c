@@ -6,16 +6,18 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 static const double LONGEST_MS = 1e8;
 enum { MOST_DIMS = 8, SHOWN = 60 };
 static const uint64_t MOST_ELEMENTS = (uint64_t)1 << 40;
 
-static gw_job_tensor *room_for(gw_job *job, size_t n)
+static gw_job_tensor *room_for(gw_cli_job *job, size_t n)
 {
     gw_job_tensor *tensors = calloc(n, sizeof *tensors);
-    job->tensors = tensors;
-    return tensors;
+    job->job.tensors = tensors;
+    job->vector = calloc(n, sizeof *job->vector);
+    return job->vector ? tensors : NULL;
 }
 
 void gw_cli_job_free(gw_cli_job *job)
@@ -24,14 +26,23 @@ void gw_cli_job_free(gw_cli_job *job)
         free((void *)job->job.tensors[i].name);
     }
     free((void *)job->job.tensors);
+    free(job->vector);
     free((void *)job->job.name);
     *job = (gw_cli_job){0};
+}
+
+void gw_cli_job_keep_vectors(gw_cli_job *job)
+{
+    for (size_t i = 0; i < job->job.n; i++) {
+        ((gw_job_tensor *)job->job.tensors)[i].uncompressed = job->vector[i];
+    }
 }
 
 /* ---- order, names ---- */
 
 typedef struct placed {
     gw_job_tensor tensor;
+    bool vector;
     size_t place;
 } placed;
 
@@ -50,15 +61,16 @@ static int by_name(const void *a, const void *b)
 }
 
 /* No name twice, then in the order of readiness; of equal moments in the file's. */
-static bool sort_tensors(gw_job *job, const gw_cli_place *at)
+static bool sort_tensors(gw_cli_job *read, const gw_cli_place *at)
 {
+    gw_job *job = &read->job;
     gw_job_tensor *tensors = (gw_job_tensor *)job->tensors;
     placed *all = calloc(job->n + 1, sizeof *all);
     if (!all) {
         return gw_cli_place_fail(at, "out of memory");
     }
     for (size_t i = 0; i < job->n; i++) {
-        all[i] = (placed){tensors[i], i};
+        all[i] = (placed){tensors[i], read->vector[i], i};
     }
     qsort(all, job->n, sizeof *all, by_name);
     for (size_t i = 1; i < job->n; i++) {
@@ -71,6 +83,7 @@ static bool sort_tensors(gw_job *job, const gw_cli_place *at)
     qsort(all, job->n, sizeof *all, by_ready);
     for (size_t i = 0; i < job->n; i++) {
         tensors[i] = all[i].tensor;
+        read->vector[i] = all[i].vector;
     }
     free(all);
     return true;
@@ -78,13 +91,15 @@ static bool sort_tensors(gw_job *job, const gw_cli_place *at)
 
 /* ---- JSON ---- */
 
-static bool read_shape(const gw_cli_place *at, const json_t *value, uint64_t *elements)
+static bool read_shape(const gw_cli_place *at, const json_t *value, uint64_t *elements,
+                       bool *vector)
 {
     const json_t *shape = NULL;
     if (!gw_cli_strict_array(at, value, "shape", 0, MOST_DIMS, &shape)) {
         return false;
     }
     *elements = 1;
+    *vector = json_array_size(shape) < 2;
     const gw_cli_place here = gw_cli_place_key(at, "shape");
     for (size_t i = 0; i < json_array_size(shape); i++) {
         const json_t *dim = json_array_get(shape, i);
@@ -100,12 +115,14 @@ static bool read_shape(const gw_cli_place *at, const json_t *value, uint64_t *el
     return true;
 }
 
-static bool read_tensor(const gw_cli_place *at, const json_t *value, gw_job_tensor *out)
+static bool read_tensor(const gw_cli_place *at, const json_t *value, gw_job_tensor *out,
+                        bool *vector)
 {
     const char *name = NULL;
     double ready = 0;
     if (!gw_cli_strict_object(at, value, "name shape ready_ms") ||
-        !gw_cli_strict_text(at, value, "name", &name) || !read_shape(at, value, &out->elements) ||
+        !gw_cli_strict_text(at, value, "name", &name) ||
+        !read_shape(at, value, &out->elements, vector) ||
         !gw_cli_strict_number(at, value, "ready_ms", 0, LONGEST_MS, &ready)) {
         return false;
     }
@@ -130,10 +147,30 @@ static bool read_dtype(const gw_cli_place *root, const char *text, gw_dtype *out
     return gw_cli_place_fail(&here, "'%.*s' is not float32, float16 or bfloat16", SHOWN, text);
 }
 
+/* "cpu, 2 cores", "x86_64", "Intel(R) Xeon(R) CPU …": a processor's architecture or maker, in any case. */
+static bool names_cpu(const char *device)
+{
+    static const char *const BEGINNINGS[] = {
+        "amd64",    "x86",       "i386",  "i486",    "i586",      "i686",     "aarch64",
+        "arm",      "ppc",       "s390",  "powerpc", "riscv",     "mips",     "sparc",
+        "amd epyc", "amd ryzen", "alpha", "ia64",    "loongarch", "intel(r)", "intel xeon"};
+    for (size_t i = 0; i < sizeof BEGINNINGS / sizeof BEGINNINGS[0]; i++) {
+        if (strncasecmp(device, BEGINNINGS[i], strlen(BEGINNINGS[i])) == 0) {
+            return true;
+        }
+    }
+    for (const char *at = device; *at; at++) {
+        if (strncasecmp(at, "cpu", 3) == 0) {
+            return true;
+        }
+    }
+    return false;
+}
+
 static bool read_json(const gw_cli_place *root, const json_t *json, gw_cli_job *out)
 {
     const json_t *tensors = NULL;
-    const char *name = "", *device = "", *dtype = "float32", *ignored = "";
+    const char *name = "", *device = "", *dtype = "float32", *software = "", *ignored = "";
     double forward = 0, backward = -1, optimizer = 0, beside = 0, batch = 0;
     if (!gw_cli_strict_format(root, json, "gradwire.job/1") ||
         !gw_cli_strict_object(
@@ -142,7 +179,7 @@ static bool read_json(const gw_cli_place *root, const json_t *json, gw_cli_job *
             "?forward_ms ?backward_ms ?optimizer_ms ?beside_ms tensors") ||
         !gw_cli_strict_text(root, json, "name", &name) ||
         !gw_cli_strict_text(root, json, "device", &device) ||
-        !gw_cli_strict_text(root, json, "software", &ignored) ||
+        !gw_cli_strict_text(root, json, "software", &software) ||
         !gw_cli_strict_text(root, json, "gradient_dtype", &dtype) ||
         !read_dtype(root, dtype, &out->job.dtype) ||
         !gw_cli_strict_text(root, json, "compute", &ignored) ||
@@ -159,19 +196,19 @@ static bool read_json(const gw_cli_place *root, const json_t *json, gw_cli_job *
         return gw_cli_place_fail(&here, "is empty: the job has nothing to send");
     }
     gw_job *job = &out->job;
-    gw_job_tensor *read = room_for(job, json_array_size(tensors));
+    gw_job_tensor *read = room_for(out, json_array_size(tensors));
     job->name = strdup(name);
     if (!read || !job->name) {
         return gw_cli_place_fail(root, "out of memory");
     }
     while (job->n < json_array_size(tensors)) {
         const gw_cli_place item = gw_cli_place_item(&here, job->n);
-        gw_job_tensor *tensor = &read[job->n];
-        if (!read_tensor(&item, json_array_get(tensors, job->n++), tensor)) {
+        const size_t i = job->n++;
+        if (!read_tensor(&item, json_array_get(tensors, i), &read[i], &out->vector[i])) {
             return false;
         }
     }
-    if (!sort_tensors(job, &here)) {
+    if (!sort_tensors(out, &here)) {
         return false;
     }
     const double last = read[job->n - 1].ready;
@@ -183,8 +220,9 @@ static bool read_json(const gw_cli_place *root, const json_t *json, gw_cli_job *
     job->backward = backward >= 0 ? backward * 1e-3 : last;
     job->optimizer = optimizer * 1e-3;
     job->beside = beside * 1e-3;
-    out->on_gpu =
-        device[0] != '\0' && strncmp(device, "cpu", 3) != 0 && strncmp(device, "CPU", 3) != 0;
+    out->has_device = device[0] != '\0';
+    out->on_gpu = out->has_device && !names_cpu(device);
+    out->from_trainer = strncmp(software, "gradwire", 8) == 0;
     return true;
 }
 
@@ -235,8 +273,12 @@ static bool cut_line(char *line, char *field[4])
     return true;
 }
 
-static bool read_line(char *line, const gw_cli_place *at, gw_job *job, double *clock)
+/* gradwire.attach leaves smaller tensors uncompressed (dense_below). */
+static const double CSV_LARGE = 16384;
+
+static bool read_line(char *line, const gw_cli_place *at, gw_cli_job *read, double *clock)
 {
+    gw_job *job = &read->job;
     char *field[4];
     double order = 0, elements = 0, gap = 0;
     gw_job_tensor *tensor = (gw_job_tensor *)&job->tensors[job->n];
@@ -261,10 +303,12 @@ static bool read_line(char *line, const gw_cli_place *at, gw_job *job, double *c
                                  SHOWN, field[3]);
     }
     *clock += gap;
-    *tensor = (gw_job_tensor){strdup(field[1]), (uint64_t)elements, *clock * 1e-6};
+    *tensor = (gw_job_tensor){
+        .name = strdup(field[1]), .elements = (uint64_t)elements, .ready = *clock * 1e-6};
     if (!tensor->name) {
         return gw_cli_place_fail(at, "out of memory");
     }
+    read->vector[job->n] = elements < CSV_LARGE || strstr(tensor->name, "bias") != NULL;
     job->n++;
     return true;
 }
@@ -282,14 +326,14 @@ static bool read_csv(char *text, const gw_cli_place *at, const char *name, gw_cl
         return gw_cli_place_fail(at, "the first line is not '%s'", HEADER);
     }
     job->name = strdup(name);
-    if (!room_for(job, lines) || !job->name) {
+    if (!room_for(out, lines) || !job->name) {
         return gw_cli_place_fail(at, "out of memory");
     }
     while ((line = strtok_r(NULL, "\r\n", &rest)) != NULL) {
         if (job->n == GW_PLAN_MAX_TENSORS) {
             return gw_cli_place_fail(at, "more than %d tensors", GW_PLAN_MAX_TENSORS);
         }
-        if (!read_line(line, at, job, &clock)) {
+        if (!read_line(line, at, out, &clock)) {
             return false;
         }
     }
@@ -297,8 +341,7 @@ static bool read_csv(char *text, const gw_cli_place *at, const char *name, gw_cl
         return gw_cli_place_fail(at, "no tensors: the job has nothing to send");
     }
     job->backward = clock * 1e-6;
-    out->on_gpu = true;
-    return sort_tensors(job, at);
+    return sort_tensors(out, at);
 }
 
 bool gw_cli_job_parse_csv(const char *data, size_t size, const char *name, gw_cli_job *out,

@@ -10,13 +10,19 @@
 
 typedef struct gw_cli_job {
     gw_job job; /* all it points to is freed with it; tensors are in the order of their readiness */
-    bool on_gpu; /* the file names a device other than a cpu */
+    bool *vector;      /* of each tensor: a bias, a norm or the like, see gw_cli_job_keep_vectors */
+    bool has_device;   /* the file names one */
+    bool on_gpu;       /* and it is not a CPU */
+    bool from_trainer; /* written by `gradwire train --profile`; the job's name is the model's */
 } gw_cli_job;
 
 /* False: the reason is in `why`, and *out is untouched. */
 bool gw_cli_job_parse(const void *data, size_t size, gw_cli_job *out, char *why, size_t why_size);
 bool gw_cli_job_parse_csv(const char *data, size_t size, const char *name, gw_cli_job *out,
                           char *why, size_t why_size);
+/* No plan is to code vectors: tensors of one dimension or none. A CSV file has no shapes; there they are tensors named
+ * bias and those of fewer elements than gradwire.attach compresses. */
+void gw_cli_job_keep_vectors(gw_cli_job *job);
 void gw_cli_job_free(gw_cli_job *job);
 
 #endif

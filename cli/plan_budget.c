@@ -49,6 +49,10 @@ static bool match(const gw_cli_args *args, const gw_cli_budget_args *wanted,
     const gw_job *job = &scene->job.job;
     for (size_t i = 0; i < job->n; i++) {
         const gw_job_tensor *t = &job->tensors[i];
+        if (t->uncompressed) {
+            out[i] = (gw_joint_tensor){.n = 0};
+            continue;
+        }
         gw_cli_layer *layer = gw_cli_levels_find(levels, t->name, strlen(t->name));
         if (!layer) {
             gw_cli_error("%s: no tensor '%.80s', which the job %s sends", wanted->grads, t->name,

@@ -2,7 +2,7 @@
 #include "quantity.h"
 
 #include <math.h>
-#include <stddef.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -59,4 +59,41 @@ bool gw_cli_real_parse(const char *text, double *out)
     const double value = strtod(text, &end);
     *out = value;
     return *end == '\0' && isfinite(value) && value >= 0;
+}
+
+/* The largest unit of which there are at least `least`; the last of any. Units descend. */
+static const unit *unit_for(double value, double least, const unit *units, size_t n)
+{
+    size_t i = 0;
+    while (i + 1 < n && value < least * units[i].factor) {
+        i++;
+    }
+    return &units[i];
+}
+
+/* 0.95 Gbit/s is what 1 Gbit/s delivers, and keeps its unit. */
+void gw_cli_rate_words(double bytes_per_second, char *out, size_t size)
+{
+    static const unit UNITS[] = {
+        {"Tbit/s", 125e9}, {"Gbit/s", 125e6}, {"Mbit/s", 125e3}, {"kbit/s", 125}, {"bit/s", 0.125}};
+    const unit *u = unit_for(bytes_per_second, 0.9, UNITS, sizeof UNITS / sizeof UNITS[0]);
+    (void)snprintf(out, size, "%.*g %s", bytes_per_second / u->factor < 999.5 ? 3 : 6,
+                   bytes_per_second / u->factor, u->name);
+}
+
+void gw_cli_rate_option(double bytes_per_second, char *out, size_t size)
+{
+    static const unit UNITS[] = {{"gbit", 125e6}, {"mbit", 125e3}, {"kbit", 125}, {"bit", 0.125}};
+    const unit *u = unit_for(bytes_per_second, 1, UNITS, sizeof UNITS / sizeof UNITS[0]);
+    (void)snprintf(out, size, "%.6g%s", bytes_per_second / u->factor, u->name);
+}
+
+void gw_cli_time_words(double seconds, char *out, size_t size)
+{
+    static const unit UNITS[] = {{"h", 3600}, {"min", 60}, {"s", 1}, {"ms", 1e-3}, {"us", 1e-6}};
+    const unit *u = seconds >= 7200  ? &UNITS[0]
+                    : seconds >= 120 ? &UNITS[1]
+                                     : unit_for(seconds, 0.9995, UNITS + 2, 3);
+    const double value = seconds / u->factor;
+    (void)snprintf(out, size, "%.*g %s", value < 999.5 ? 3 : 6, value, u->name);
 }

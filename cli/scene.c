@@ -1,5 +1,6 @@
 #include "scene.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,6 +100,7 @@ static bool parse_specs(const gw_cli_args *args, const gw_cli_scene_args *wanted
 {
     gw_why why = {""};
     gw_params bf16;
+    char assumed[256] = "";
     bool added = false;
     out->specs = calloc(wanted->specs.count + 1, sizeof *out->specs);
     if (!out->specs) {
@@ -115,21 +117,31 @@ static bool parse_specs(const gw_cli_args *args, const gw_cli_scene_args *wanted
             gw_cli_out_of_memory();
             return false;
         }
-        if (added) {
-            gw_cli_note(args->talk, GW_CLI_NORMAL, "what %s costs is assumed, not measured",
-                        gw_codec_name(spec->codec));
+        if (added) { /* named once a codec */
+            const size_t used = strlen(assumed);
+            (void)snprintf(assumed + used, sizeof assumed - used, "%s%s", used ? ", " : "",
+                           gw_codec_name(spec->codec));
         }
+    }
+    if (assumed[0]) {
+        gw_cli_note(args->talk, GW_CLI_NORMAL, "assumed, not measured: what coding costs with %s",
+                    assumed);
     }
     /* a build may be without it */
     return gw_params_parse(&bf16, "cast:to=bf16", &why) != GW_OK ||
            gw_cli_assume_codec(&out->cluster, &bf16, &added);
 }
 
-/* The times of the job's steps are of another kind of machine. */
-static void note_misfit(const gw_cli_args *args, const gw_cli_scene *scene)
+/* The times of the job's steps are of another kind of machine, or of one it does not name. */
+static void note_misfit(const gw_cli_args *args, const gw_cli_scene_args *wanted,
+                        const gw_cli_scene *scene)
 {
     const bool cluster_on_gpu = scene->cluster.cluster.has_gpu != 0;
-    if (scene->job.on_gpu != cluster_on_gpu) {
+    if (!scene->job.has_device && !wanted->cluster) {
+        gw_cli_note(args->talk, GW_CLI_NORMAL, "%s names no device: a CPU is assumed",
+                    args->words[0]);
+    }
+    if (scene->job.has_device && scene->job.on_gpu != cluster_on_gpu) {
         gw_cli_note(args->talk, GW_CLI_NORMAL,
                     "the job was measured on a %s, the cluster computes on %ss: backward takes "
                     "what the job says",
@@ -142,7 +154,7 @@ bool gw_cli_scene_load(const gw_cli_args *args, const gw_cli_scene_args *wanted,
     *out = (gw_cli_scene){.specs = NULL};
     if (load_job(args->words[0], out) && make_cluster(wanted, out) &&
         parse_specs(args, wanted, out)) {
-        note_misfit(args, out);
+        note_misfit(args, wanted, out);
         return true;
     }
     gw_cli_scene_free(out);

@@ -123,7 +123,8 @@ typedef struct gw_cluster {
 typedef struct gw_job_tensor {
     const char *name;
     uint64_t elements;
-    double ready; /* seconds since the backward pass began; never falls from tensor to tensor */
+    double ready;     /* seconds since the backward pass began; never falls from tensor to tensor */
+    int uncompressed; /* 1: no codec may take it, as for biases and norms */
 } gw_job_tensor;
 
 typedef struct gw_job {

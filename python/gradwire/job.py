@@ -29,6 +29,13 @@ def _median(values):
     return ordered[len(ordered) // 2]
 
 
+def device_of(parameter):
+    """What computes gradients, as a job file names it: the GPU's name, or the CPU's architecture."""
+    if parameter.device.type == "cpu":
+        return platform.processor() or platform.machine()
+    return torch.cuda.get_device_name(parameter.device) if parameter.device.type == "cuda" else parameter.device.type
+
+
 class Recorder:
     """Steps are counted from the second on: DDP makes its buckets anew after the first."""
 
@@ -83,7 +90,7 @@ class Recorder:
         dtypes = {str(p.dtype).replace("torch.", "") for p in self.model.module.parameters() if p.requires_grad}
         dtype = dtypes.pop() if len(dtypes) == 1 else "float32"  # a job has one: the widest
         job = {"format": "gradwire.job/1", "name": type(self.model.module).__name__.lower(),
-               "device": platform.processor() or platform.machine(), "software": f"torch {torch.__version__}",
+               "device": device_of(next(self.model.module.parameters())), "software": f"torch {torch.__version__}",
                "batch_per_rank": self.batch, "gradient_dtype": dtype, "compute": dtype}
         job.update(self.about)
         job.update({"forward_ms": round(1e3 * _median(self.forward), 4), "backward_ms": round(1e3 * _median(self.backward), 4),

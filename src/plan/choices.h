@@ -37,6 +37,7 @@ typedef struct gw_choice {
 typedef struct gw_class {
     uint64_t elements;
     int together; /* of several tensors */
+    int plain;    /* uncompressed routes only */
     gw_choice *choice;
     uint32_t n;
     gw_op_time *ops; /* of all choices */

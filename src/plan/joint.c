@@ -144,11 +144,12 @@ static gw_status try_dense(planner *p, gw_why *why)
             if (gw_route_encodes(route) != 0 || gw_price_forbidden(&p->pricer, route)) {
                 continue;
             }
-            gw_status status = gw_predict_uniform(&p->pricer, p->job, GW_FUSION[i], NULL, route,
-                                                  &p->trial.makespan, why);
-            status = status == GW_OK ? gw_entries_uniform(p->job, GW_FUSION[i], NULL, route,
-                                                          p->trial.entry, why)
-                                     : status;
+            const gw_uniform all = {.route = route};
+            gw_status status =
+                gw_predict_uniform(&p->pricer, p->job, GW_FUSION[i], &all, &p->trial.makespan, why);
+            status = status == GW_OK
+                         ? gw_entries_uniform(p->job, GW_FUSION[i], &all, p->trial.entry, why)
+                         : status;
             if (status != GW_OK) {
                 return status;
             }

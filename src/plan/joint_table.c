@@ -13,6 +13,10 @@ static gw_status check_tensor(const gw_job_tensor *tensor, const gw_joint_tensor
         return GW_FAIL(why, GW_ERR_RANGE, "tensor '%.80s': %u levels, at most %d", tensor->name,
                        t->n, GW_ADAPT_MOST_LEVELS);
     }
+    if (t->n != 0 && tensor->uncompressed) {
+        return GW_FAIL(why, GW_ERR_ARG, "tensor '%.80s' is to be sent uncompressed and has levels",
+                       tensor->name);
+    }
     if (t->n != 0 && (t->levels == NULL || t->errors == NULL)) {
         return GW_FAIL(why, GW_ERR_ARG, "tensor '%.80s': no levels, or no errors of them",
                        tensor->name);

@@ -32,6 +32,8 @@ typedef struct planner {
     gw_ticks best; /* makespan of `entry` */
     gw_plan_entry *entry;
     gw_fusion rule; /* that of the best */
+    int some_plain; /* the job has tensors that no codec may take */
+    gw_route dense; /* the best for everything uncompressed: that of tensors no codec may take */
 } planner;
 
 /* ---- what is asked ---- */
@@ -65,25 +67,35 @@ static gw_status collect_specs(planner *p, gw_why *why)
 
 /* ---- baselines ---- */
 
-/* One spec along one route for every bucket; kept if it is the fastest so far. */
+/* One spec along one route for every bucket, which is what baselines are of; kept if it is the fastest so far, with
+ * those buckets uncompressed that no codec may take. */
 static gw_status try_uniform(planner *p, gw_fusion rule, const gw_params *spec,
                              const gw_route *route, double *fastest, gw_why *why)
 {
     gw_ticks makespan = GW_NEVER;
-    const gw_status status =
-        gw_predict_uniform(&p->pricer, p->job, rule, spec, route, &makespan, why);
+    gw_uniform all = {spec, route, NULL};
+    gw_status status = gw_predict_uniform(&p->pricer, p->job, rule, &all, &makespan, why);
     if (status != GW_OK) {
         return status;
     }
     p->report.evaluations++;
     const double step = gw_step_seconds(p->job, makespan);
+    if (spec == NULL && step < *fastest) {
+        p->dense = *route;
+    }
     *fastest = step < *fastest ? step : *fastest;
-    if (makespan < p->best) {
+    if (spec != NULL && p->some_plain) {
+        all.plain = &p->dense;
+        status = gw_predict_uniform(&p->pricer, p->job, rule, &all, &makespan, why);
+        p->report.evaluations++;
+    }
+    if (status == GW_OK && makespan < p->best) {
         p->best = makespan;
         p->rule = rule;
-        return gw_entries_uniform(p->job, rule, spec, route, p->entry, why);
+        p->rule.mixed = all.plain == NULL;
+        status = gw_entries_uniform(p->job, rule, &all, p->entry, why);
     }
-    return GW_OK;
+    return status;
 }
 
 /* The everyday compressed routes, on each device that can. */
@@ -231,7 +243,7 @@ static gw_status search_free(planner *p, gw_problem *x, gw_why *why)
     }
     for (uint32_t b = 0; b < x->buckets && status == GW_OK; b++) {
         for (uint32_t i = 0; i < p->store.n; i++) {
-            if (classes[i].elements == x->elements[b]) {
+            if (classes[i].elements == x->elements[b] && p->store.item[i]->plain == x->plain[b]) {
                 x->class_of[b] = &classes[i];
             }
         }
@@ -313,6 +325,9 @@ static gw_status make(planner *p, gw_plan *plan, gw_why *why)
     p->best = GW_NEVER;
     p->n_rules = p->request->no_fusion ? 1 : GW_FUSIONS;
     size_t sizes = 0;
+    for (size_t i = 0; i < p->job->n; i++) {
+        p->some_plain |= p->job->tensors[i].uncompressed;
+    }
     gw_status status = gw_pricer_create(&p->pricer, p->cluster, p->job->dtype, why);
     status = status == GW_OK ? gw_job_sizes(p->job, &sizes, why) : status;
     p->pricer.one_device = sizes > MANY_SIZES;

@@ -74,7 +74,7 @@ static void run(drawing *d, gw_ticks *makespan, gw_interval *intervals, size_t *
     }
 }
 
-/* d->x is made; entry_of(b) is entries[d->x.first[b]], or entries[0] for all. The offers do not count. */
+/* d->x is made; a bucket's entry is entries[first[b]], or entries[plain[b]] if `uniform`. The offers do not count. */
 static gw_status draw(drawing *d, gw_pricer *p, const gw_plan_entry *entries, int uniform,
                       gw_ticks *makespan, gw_interval *intervals, size_t *n_intervals, gw_why *why)
 {
@@ -85,7 +85,7 @@ static gw_status draw(drawing *d, gw_pricer *p, const gw_plan_entry *entries, in
                            : GW_FAIL(why, GW_ERR_MEMORY, "no memory to draw a plan");
     gw_front_begin(&p->front, &p->rules);
     for (uint32_t b = 0; b < d->x.buckets && status == GW_OK; b++) {
-        status = price_bucket(d, p, b, &entries[uniform ? 0 : d->x.first[b]], why);
+        status = price_bucket(d, p, b, &entries[uniform ? d->x.plain[b] : d->x.first[b]], why);
     }
     if (status == GW_OK && !gw_front_seal(&p->front, 0, &d->sealed)) {
         status = GW_FAIL(why, GW_ERR_MEMORY, "no memory to draw a plan");
@@ -109,32 +109,43 @@ static gw_status draw(drawing *d, gw_pricer *p, const gw_plan_entry *entries, in
     return status;
 }
 
-gw_status gw_predict_uniform(gw_pricer *p, const gw_job *job, gw_fusion rule, const gw_params *spec,
-                             const gw_route *route, gw_ticks *makespan, gw_why *why)
+/* [0]: of buckets that may be coded, [1]: of the others. */
+static void uniform_entries(const gw_uniform *all, gw_plan_entry two[2])
 {
-    drawing d = {.n_known = 0};
-    gw_plan_entry one = {.route = *route};
-    if (spec != NULL) {
-        one.params = *spec;
+    two[0] = (gw_plan_entry){.route = *all->route};
+    if (all->spec != NULL) {
+        two[0].params = *all->spec;
     }
-    const gw_status status = gw_problem_create(&d.x, job, rule, why);
-    return status == GW_OK ? draw(&d, p, &one, 1, makespan, NULL, NULL, why) : status;
+    two[1] = all->plain != NULL ? (gw_plan_entry){.route = *all->plain} : two[0];
 }
 
-gw_status gw_entries_uniform(const gw_job *job, gw_fusion rule, const gw_params *spec,
-                             const gw_route *route, gw_plan_entry *entries, gw_why *why)
+gw_status gw_predict_uniform(gw_pricer *p, const gw_job *job, gw_fusion rule, const gw_uniform *all,
+                             gw_ticks *makespan, gw_why *why)
+{
+    drawing d = {.n_known = 0};
+    gw_plan_entry two[2];
+    uniform_entries(all, two);
+    rule.mixed = all->plain == NULL;
+    const gw_status status = gw_problem_create(&d.x, job, rule, why);
+    return status == GW_OK ? draw(&d, p, two, 1, makespan, NULL, NULL, why) : status;
+}
+
+gw_status gw_entries_uniform(const gw_job *job, gw_fusion rule, const gw_uniform *all,
+                             gw_plan_entry *entries, gw_why *why)
 {
     gw_problem x;
+    gw_plan_entry two[2];
+    uniform_entries(all, two);
+    rule.mixed = all->plain == NULL;
     const gw_status status = gw_problem_create(&x, job, rule, why);
     if (status != GW_OK) {
         return status;
     }
     for (uint32_t b = 0; b < x.buckets; b++) {
         for (uint32_t i = x.first[b]; i < x.first[b + 1]; i++) {
-            entries[i] = (gw_plan_entry){.tensor = i, .bucket = b, .route = *route};
-            if (spec != NULL) {
-                entries[i].params = *spec;
-            }
+            entries[i] = two[x.plain[b]];
+            entries[i].tensor = i;
+            entries[i].bucket = b;
         }
     }
     gw_problem_destroy(&x);
@@ -160,6 +171,7 @@ gw_status gw_price_exchange(gw_pricer *p, const gw_job *job, gw_why *why)
         return GW_OK;
     }
     const gw_route dense = {.n_steps = 1, .step = {{GW_OP_ALLREDUCE, GW_LEVEL_FLAT, 0}}};
+    const gw_uniform all = {.route = &dense};
     gw_job_tensor *tensors = calloc(job->n, sizeof *tensors);
     gw_job small = *job;
     gw_status status =
@@ -176,7 +188,7 @@ gw_status gw_price_exchange(gw_pricer *p, const gw_job *job, gw_why *why)
     for (int i = 0; i < HALVINGS && status == GW_OK; i++) {
         gw_ticks makespan = 0;
         p->exchange = (low + high) / 2;
-        status = gw_predict_uniform(p, &small, GW_FUSION[0], NULL, &dense, &makespan, why);
+        status = gw_predict_uniform(p, &small, GW_FUSION[0], &all, &makespan, why);
         if (job->forward + (double)makespan * 1e-9 < job->beside) {
             low = p->exchange;
         } else {

@@ -376,8 +376,9 @@ gw_status gw_price_spec(gw_pricer *p, uint64_t elements, uint32_t spec, gw_class
 gw_status gw_price_class(gw_pricer *p, uint64_t elements, gw_class *out, gw_why *why)
 {
     gw_status status = GW_OK;
+    const uint32_t n_specs = p->plain ? 1 : p->n_specs;
     gw_front_begin(&p->front, &p->rules);
-    for (uint32_t spec = 0; spec < p->n_specs && status == GW_OK; spec++) {
+    for (uint32_t spec = 0; spec < n_specs && status == GW_OK; spec++) {
         status = price_routes(p, elements, spec, why);
     }
     if (status == GW_OK && p->devices == (GW_DEVICE_CPU | GW_DEVICE_GPU)) {

@@ -17,6 +17,7 @@ typedef struct gw_pricer {
     double sigma;
     int one_device; /* 1: a route codes on one device only */
     int together; /* 1: what is priced is several tensors, copied together before and apart behind */
+    int plain;    /* 1: what is priced may not be coded */
     /* Where the cores that compute also send, and job.beside tells how much of them that takes: seconds for every message to another rank.
      * Then what a collective of no bytes takes is no link's, but passes on the track of the CPU, of as many workers as a
      * step has lanes. */

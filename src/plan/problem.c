@@ -79,8 +79,11 @@ double gw_step_seconds(const gw_job *job, gw_ticks makespan)
 
 /* ---- buckets ---- */
 
-const gw_fusion GW_FUSION[GW_FUSIONS] = {
-    {0, 0}, {1 << 14, 1 << 16}, {1 << 16, 1 << 20}, {1 << 18, 1 << 22}, {1 << 20, 1 << 23}};
+const gw_fusion GW_FUSION[GW_FUSIONS] = {{0, 0, 0},
+                                         {1 << 14, 1 << 16, 0},
+                                         {1 << 16, 1 << 20, 0},
+                                         {1 << 18, 1 << 22, 0},
+                                         {1 << 20, 1 << 23, 0}};
 
 static void cut(gw_problem *x, const gw_job *job, gw_fusion rule)
 {
@@ -88,13 +91,17 @@ static void cut(gw_problem *x, const gw_job *job, gw_fusion rule)
     for (size_t i = 0; i < job->n; i++) {
         const uint64_t more = job->tensors[i].elements;
         const int small = more < rule.below;
+        const uint8_t plain = job->tensors[i].uncompressed != 0;
         const int joins = b > 0 && small && job->tensors[i - 1].elements < rule.below &&
+                          (rule.mixed || x->plain[b - 1] == plain) &&
                           x->elements[b - 1] + more <= rule.together;
         if (!joins) {
             x->first[b] = (uint32_t)i;
+            x->plain[b] = 0;
             x->elements[b++] = 0;
         }
         x->elements[b - 1] += more;
+        x->plain[b - 1] |= plain;
     }
     x->first[b] = (uint32_t)job->n;
     x->buckets = b;
@@ -105,9 +112,11 @@ gw_status gw_problem_create(gw_problem *x, const gw_job *job, gw_fusion rule, gw
     const size_t room = job->n + 2;
     *x = (gw_problem){.first = calloc(room, sizeof *x->first),
                       .elements = calloc(room, sizeof *x->elements),
+                      .plain = calloc(room, sizeof *x->plain),
                       .compute = calloc(room, sizeof *x->compute),
                       .class_of = calloc(room, sizeof(void *))};
-    if (x->first == NULL || x->elements == NULL || x->compute == NULL || x->class_of == NULL) {
+    if (x->first == NULL || x->elements == NULL || x->plain == NULL || x->compute == NULL ||
+        x->class_of == NULL) {
         gw_problem_destroy(x);
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for a job of %zu tensors", job->n);
     }
@@ -128,7 +137,7 @@ gw_status gw_problem_create(gw_problem *x, const gw_job *job, gw_fusion rule, gw
 
 gw_status gw_problem_of(gw_problem *x, const gw_job *job, const gw_plan_entry *entries, gw_why *why)
 {
-    const gw_status status = gw_problem_create(x, job, (gw_fusion){0, 0}, why);
+    const gw_status status = gw_problem_create(x, job, GW_FUSION[0], why);
     if (status != GW_OK) {
         return status;
     }
@@ -140,6 +149,7 @@ gw_status gw_problem_of(gw_problem *x, const gw_job *job, const gw_plan_entry *e
         } else {
             x->first[b] = i;
             x->elements[b] = job->tensors[i].elements;
+            x->plain[b] = job->tensors[i].uncompressed != 0;
             x->compute[b++] = x->compute[i];
         }
     }
@@ -155,6 +165,7 @@ void gw_problem_destroy(gw_problem *x)
 {
     free(x->first);
     free(x->elements);
+    free(x->plain);
     free(x->compute);
     free((void *)x->class_of);
     *x = (gw_problem){0};
@@ -162,10 +173,11 @@ void gw_problem_destroy(gw_problem *x)
 
 /* ---- classes ---- */
 
-static gw_class *find(const gw_class_store *store, uint64_t elements, int together)
+static gw_class *find(const gw_class_store *store, uint64_t elements, int together, int plain)
 {
     for (uint32_t i = 0; i < store->n; i++) {
-        if (store->item[i]->elements == elements && store->item[i]->together == together) {
+        const gw_class *c = store->item[i];
+        if (c->elements == elements && c->together == together && c->plain == plain) {
             return store->item[i];
         }
     }
@@ -190,6 +202,7 @@ static gw_status add_class(gw_class_store *store, gw_pricer *p, uint64_t element
     }
     const gw_status status = gw_price_class(p, elements, c, why);
     c->together = p->together;
+    c->plain = p->plain;
     if (status != GW_OK) {
         free(c);
         return status;
@@ -226,7 +239,8 @@ gw_status gw_problem_price(gw_problem *x, gw_pricer *p, gw_class_store *store, g
 {
     for (uint32_t b = 0; b < x->buckets; b++) {
         p->together = x->first[b + 1] - x->first[b] > 1;
-        gw_class *c = find(store, x->elements[b], p->together);
+        p->plain = x->plain[b];
+        gw_class *c = find(store, x->elements[b], p->together, p->plain);
         const gw_status status = c != NULL ? GW_OK : add_class(store, p, x->elements[b], &c, why);
         if (status != GW_OK) {
             return status;

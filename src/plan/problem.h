@@ -4,9 +4,11 @@
 
 #include "plan/price.h"
 
-/* Neighbours of fewer than `below` elements travel together, up to `together` elements. */
+/* Neighbours of fewer than `below` elements travel together, up to `together` elements; what no codec may take only with
+ * its like, unless `mixed`: then a bucket with one such tensor is not coded. */
 typedef struct gw_fusion {
     uint64_t below, together;
+    int mixed;
 } gw_fusion;
 
 /* Ways that are tried, smallest first. */
@@ -24,6 +26,7 @@ typedef struct gw_problem {
     uint32_t buckets; /* without it */
     uint32_t *first;  /* buckets + 1: first tensor of each */
     uint64_t *elements;        /* of each bucket */
+    uint8_t *plain;            /* of each bucket: 1 if no codec may take it */
     gw_ticks *compute;         /* n */
     const gw_class **class_of; /* n; filled by gw_problem_price */
 } gw_problem;

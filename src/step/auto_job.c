@@ -136,7 +136,7 @@ static void add_tensor(gw_step_auto *u, const char *name, uint64_t elements, dou
         u->tensors[at] = u->tensors[at - 1];
         u->place_of[at] = u->place_of[at - 1];
     }
-    u->tensors[at] = (gw_job_tensor){name, elements, ready};
+    u->tensors[at] = (gw_job_tensor){.name = name, .elements = elements, .ready = ready};
     u->place_of[at] = place;
 }
 

@@ -20,7 +20,7 @@ static void require_job(const gw_cli_job *job)
 /* Every cluster that is read is one that the planner takes. */
 static void require_cluster(const gw_cli_cluster *cluster)
 {
-    const gw_job_tensor tensor = {"w", 1000, 0.001};
+    const gw_job_tensor tensor = {.name = "w", .elements = 1000, .ready = 0.001};
     const gw_job job = {.name = "one", .tensors = &tensor, .n = 1, .backward = 0.001};
     gw_plan_entry entry = {.tensor = 0};
     double seconds = 0;

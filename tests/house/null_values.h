@@ -195,7 +195,7 @@ MAKER gw_cluster *a_gw_cluster(void)
 
 MAKER gw_job *a_gw_job(void)
 {
-    static gw_job_tensor tensor = {"w", 1 << 20, 0.01};
+    static gw_job_tensor tensor = {.name = "w", .elements = 1 << 20, .ready = 0.01};
     static gw_job job = {.name = "test",
                          .tensors = &tensor,
                          .n = 1,

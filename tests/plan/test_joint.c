@@ -106,7 +106,8 @@ static void draw_small(small *x, uint64_t seed)
     }
     for (size_t i = 0; i < x->job.n; i++) {
         ready += between(&g, 0, 8e-3);
-        x->tensor[i] = (gw_job_tensor){NAMES[i], 1000 + gen_below(&g, 2000000), ready};
+        x->tensor[i] = (gw_job_tensor){
+            .name = NAMES[i], .elements = 1000 + gen_below(&g, 2000000), .ready = ready};
         const double norm = between(&g, 0.1, 1);
         x->errors[i][0] = norm * between(&g, 0.5, 1);
         x->errors[i][1] = norm * between(&g, 0.02, 0.1);
@@ -268,8 +269,8 @@ static void hidden_is_not_squeezed(void **state)
     gw_joint_report r;
     gw_plan_entry first, last;
     x.job.n = x.request.n_tensors = 2;
-    x.tensor[0] = (gw_job_tensor){"hidden", 1000000, 0.001};
-    x.tensor[1] = (gw_job_tensor){"exposed", 1000000, 10};
+    x.tensor[0] = (gw_job_tensor){.name = "hidden", .elements = 1000000, .ready = 0.001};
+    x.tensor[1] = (gw_job_tensor){.name = "exposed", .elements = 1000000, .ready = 10};
     x.job.backward = 10;
     x.request.n_forbidden = 0;
     x.request.alpha = 0.5;

@@ -32,7 +32,8 @@ static void make(problem *p)
         p->costs[i] = (gw_codec_cost){p->specs[i], GW_DEVICE_CPU, curve, curve};
     }
     for (uint32_t i = 0; i < TENSORS; i++) {
-        p->tensors[i] = (gw_job_tensor){names[i], 20000 * (i / 2 + 1), 1e-3 * (i + 1)};
+        p->tensors[i] = (gw_job_tensor){
+            .name = names[i], .elements = 20000 * (i / 2 + 1), .ready = 1e-3 * (i + 1)};
         p->joint[i] = (gw_joint_tensor){p->specs, p->errors, CODECS, 0};
     }
     p->job = (gw_job){.name = "job", .tensors = p->tensors, .n = TENSORS, .backward = 6e-3};

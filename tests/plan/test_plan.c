@@ -242,7 +242,7 @@ static void refused(void **state)
     gw_why why;
     const gw_plan_request nothing = {.n_specs = 0};
     load(&s, "lstm.csv", PCIE);
-    gw_job_tensor tensor = {"w", 1000000000, 0.001};
+    gw_job_tensor tensor = {.name = "w", .elements = 1000000000, .ready = 0.001};
     gw_job job = {.name = "one", .tensors = &tensor, .n = 1, .backward = 0.001};
     gw_cluster *c = &s.cluster.cluster;
     assert_int_equal(gw_plan_create(&job, c, &nothing, &made, &why),
@@ -266,7 +266,7 @@ static void refused(void **state)
     c->inter.rate = 1e-3; /* bytes a second */
     static gw_job_tensor many[200];
     for (size_t i = 0; i < 200; i++) {
-        many[i] = (gw_job_tensor){"w", 1000000000, 0.001};
+        many[i] = (gw_job_tensor){.name = "w", .elements = 1000000000, .ready = 0.001};
     }
     const gw_job slow = {.name = "slow", .tensors = many, .n = 200, .backward = 0.001};
     assert_int_equal(gw_plan_create(&slow, c, &nothing, &made, &why), GW_ERR_RANGE);
