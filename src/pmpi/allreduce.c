@@ -221,7 +221,8 @@ static int sum_compressed(const void *send, void *receive, size_t count, MPI_Com
     }
     if (gw_step_stats(s->step, 0, &stats) == GW_OK) {
         g->bytes += stats.bytes_sent[GW_LINK_INTRA] + stats.bytes_sent[GW_LINK_INTER];
-        g->dense_bytes += stats.dense_bytes_sent;
+        g->dense_bytes +=
+            stats.dense_bytes_sent[GW_LINK_INTRA] + stats.dense_bytes_sent[GW_LINK_INTER];
     }
     return MPI_SUCCESS;
 }
