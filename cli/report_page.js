@@ -284,6 +284,7 @@ function rowsOf(way) {
       first.more++;
       first.elements += layer.elements;
       first.dense += layer.dense;
+      first.ring += layer.ring;
     }
     else rows.push({ ...layer, more: 0 });
   }
@@ -342,7 +343,7 @@ function layerTables() {
     add(summary, "span", {}, `${way.label}, layer by layer`);
     const box = add(details, "div", { class: "box", tabindex: "0", role: "region", "aria-label": `${way.label}, layer by layer` });
     const table = add(box, "table", { class: "layers" }), head = add(add(table, "thead"), "tr"), body = add(table, "tbody");
-    for (const title of ["layer", "codec", "route", "elements", "sent", "ratio", "error"]) add(head, "th", { scope: "col", class: /codec|route/.test(title) ? "words" : "" }, title);
+    for (const title of ["layer", "codec", "route", "elements", "sent", "compression", "error"]) add(head, "th", { scope: "col", class: /codec|route/.test(title) ? "words" : "" }, title);
     head.lastChild.title = "‖x−x̂‖²/‖x‖² of coding a gradient once, median of the samples";
     for (const row of rowsOf(way)) {
       const tr = add(body, "tr"), name = add(tr, "th", { scope: "row" }, `${row.title} `);
@@ -351,7 +352,7 @@ function layerTables() {
       add(tr, "td", { class: "words" }, row.more ? `${row.route}, together` : row.route);
       add(tr, "td", {}, row.elements.toLocaleString("en"));
       add(tr, "td", {}, bytes(row.bytes));
-      add(tr, "td", {}, times(row.dense, row.bytes));
+      add(tr, "td", {}, times(row.ring, row.seen));
       add(tr, "td", {}, number(row.error));
     }
   });

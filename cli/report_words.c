@@ -106,11 +106,6 @@ static void print_share(FILE *to, double part)
     }
 }
 
-static double ratio(const gw_cli_way *way)
-{
-    return way->bytes > 0 ? way->dense_bytes / way->bytes : (double)NAN;
-}
-
 /* ---- the summary ---- */
 
 /* It is rounded: fewer digits than a quality. */
@@ -296,12 +291,12 @@ static void say_speed(const gw_cli_way *way, FILE *to)
     } else {
         (void)fputs(": no faster and no slower", to);
     }
-    if (ratio(way) > 1.05) {
+    if (way->ratio > 1.05) {
         (void)fputs(". It sent <b>", to);
-        gw_cli_html_number(to, ratio(way));
-        (void)fputs(" times fewer bytes</b>", to);
+        gw_cli_html_number(to, way->ratio);
+        (void)fputs(" times fewer bytes</b> than DDP does in fp32", to);
     } else {
-        (void)fputs(". It sent no fewer bytes", to);
+        (void)fputs(". It sent no fewer bytes than DDP does in fp32", to);
     }
     (void)fputs(" and waited for gradients ", to);
     print_share(to, share(way));
@@ -450,10 +445,10 @@ static void table_head(const gw_cli_comparison *report, FILE *to)
     head(to, "step", "median");
     head(to, "waiting", "of the time");
     head(to, "sent", "a step and rank");
-    head(to, "ratio", "dense / sent");
+    head(to, "compression", "of fp32 DDP");
     for (size_t k = 0; k < GW_CLI_REPORT_KINDS; k++) {
         if (has_kind(report, k)) {
-            head(to, GW_CLI_REPORT_KIND[k], "ratio");
+            head(to, GW_CLI_REPORT_KIND[k], "compression");
         }
     }
     (void)fputs("</tr></thead>\n", to);
@@ -507,7 +502,7 @@ void gw_cli_report_table(const gw_cli_comparison *report, FILE *to)
         (void)fputs("</td><td>", to);
         gw_cli_html_bytes(to, way->bytes);
         (void)fputs("</td>", to);
-        ratio_cell(to, ratio(way));
+        ratio_cell(to, way->ratio);
         for (size_t k = 0; k < GW_CLI_REPORT_KINDS; k++) {
             if (has_kind(report, k)) {
                 ratio_cell(to, way->kind_ratio[k]);
