@@ -6,11 +6,17 @@
 
 #include <math.h>
 
+/* Sharded steps run half a route, and so does their ring: a reduce-scatter. */
+static uint64_t halves(const gw_step *s)
+{
+    return s->config.sharded ? 1 : 2;
+}
+
 /* What one rank of a ring sends to the next. */
 static uint64_t ring_bytes(const gw_step *s, const gw_layer *l)
 {
     const uint64_t ranks = s->config.comm->ranks;
-    return 2 * gw_dtype_size(l->dtype) * l->elements * (ranks - 1) / ranks;
+    return halves(s) * gw_dtype_size(l->dtype) * l->elements * (ranks - 1) / ranks;
 }
 
 uint64_t gw_step_dense_bytes(const gw_step *s, const gw_layer *l)
@@ -48,7 +54,7 @@ static gw_status far_bytes(const gw_step *s, const gw_layer *l, uint32_t rank, u
             break;
         }
         status = gw_route_compile(route, &job, &program, why);
-        *bytes += status == GW_OK ? program.sent[GW_LINK_INTER] : 0;
+        *bytes += status == GW_OK ? program.sent[GW_LINK_INTER] * halves(s) / 2 : 0;
         if (!rounds) {
             break;
         }
