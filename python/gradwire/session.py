@@ -87,7 +87,7 @@ class Session:
         self._carrier = carrier or make_carrier(group, timeout, node)
         self.on_step = []  # called with the result after every step
         nodes = self._carrier.node_of
-        self.nodes = len(set(nodes))
+        self.node_of = list(nodes)
         threads = threads or spare_threads(list(nodes).count(nodes[self.rank]))
         config = StepConfig(comm=self._carrier.comm, seed=seed, piece=piece, fuse_below=fuse_below,
                             timeout=timeout.total_seconds(), node_of=nodes, lanes=lanes, threads=threads,
@@ -387,7 +387,7 @@ class Session:
     def where(self):
         on_device = self.device is not None
         return {"device": str(self.device.torch) if on_device else "cpu",
-                "nodes": self.nodes, "coding": "gpu" if on_device and self.device.cuda is not None else "cpu",
+                "nodes": len(set(self.node_of)), "coding": "gpu" if on_device and self.device.cuda is not None else "cpu",
                 "carrier": "nccl" if self._device_comm is not None else self._carrier.backend}
 
     def layer_stats(self, layer):
