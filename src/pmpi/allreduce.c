@@ -59,7 +59,8 @@ static int forget(MPI_Comm comm, int which, void *value, void *extra)
     group *g = value;
     if (chosen.verbose && g->comm->rank == 0) {
         (void)fprintf(stderr,
-                      "gradwire: %llu sums taken over; rank 0 sent %llu bytes, %llu uncompressed\n",
+                      "gradwire: %llu sums taken over; rank 0 sent %llu bytes, %llu by an "
+                      "uncompressed ring\n",
                       (unsigned long long)g->calls, (unsigned long long)g->bytes,
                       (unsigned long long)g->dense_bytes);
     }
