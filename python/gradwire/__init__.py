@@ -128,7 +128,7 @@ def _warn_of_more_bytes(attached):
     card, ring = session.card_bytes()
     if card > 1.01 * ring + 4096:  # a ring's pieces differ by an element
         print(f"gradwire: {attached.what} sends up to {card / 1e6:.2f} MB/step through a node's network card along this route; DDP sends "
-              f"{ring / 1e6:.2f} in this model's dtype: name no route, or take a codec that sends less", file=sys.stderr)
+              f"{ring / 1e6:.2f} in this model's dtype: take a codec that sends less, or name no route", file=sys.stderr)
 
 
 def _find(model):
