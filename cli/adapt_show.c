@@ -147,7 +147,7 @@ static void print_words(const gw_cli_adapted *a)
                      fewer ? ratio(c->uniform_bytes, c->bytes) : ratio(c->bytes, c->uniform_bytes),
                      fewer ? "fewer" : "more");
     }
-    (void)printf(", %.1f times fewer than uncompressed.\n", ratio(dense_bytes(a), c->bytes));
+    (void)printf(", %.1f times fewer than in fp32.\n", ratio(dense_bytes(a), c->bytes));
     (void)printf("Error %.4g of a budget of %.4g", c->error, c->budget);
     if (c->budget > 0 && isfinite(c->budget)) {
         (void)printf(" (%.1f %%)", 100 * c->error / c->budget);

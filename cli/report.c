@@ -260,8 +260,8 @@ static json_t *way_json(const gw_cli_way *way)
         "target_seconds", gw_cli_json_number(way->target_seconds), "step_seconds",
         gw_cli_json_number(way->step_seconds), "wait_share",
         gw_cli_json_number(way->wait_seconds / (way->wait_seconds + way->compute_seconds)),
-        "bytes_sent", gw_cli_json_number(way->bytes), "ratio",
-        gw_cli_json_number(way->dense_bytes / way->bytes), "auto", auto_json(way));
+        "bytes_sent", gw_cli_json_number(way->bytes), "ratio", gw_cli_json_number(way->ratio),
+        "auto", auto_json(way));
 }
 
 static bool print_result(const gw_cli_args *args, const gw_cli_comparison *report,

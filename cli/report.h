@@ -35,6 +35,7 @@ typedef struct gw_cli_way {
     double step_seconds;   /* median */
     double compute_seconds, wait_seconds; /* of a step, means */
     double bytes, dense_bytes;            /* of a step */
+    double ratio;                         /* compression that a network card sees */
     double kind_ratio[GW_CLI_REPORT_KINDS];
     uint64_t skipped; /* steps, for gradients that were not finite */
 } gw_cli_way;

@@ -7,6 +7,7 @@
 
 #include <jansson.h>
 
+#include "compression.h"
 #include "json_out.h"
 #include "report.h"
 
@@ -149,22 +150,26 @@ static json_t *layers_json(const gw_cli_way *way)
     json_t *rows = json_array();
     for (size_t l = 0; l < first->n_layers; l++) {
         const gw_cli_runfile_layer *layer = &first->layers[l];
-        double sent = 0, dense = 0, steps = 0;
+        gw_cli_traffic traffic = {0};
+        double steps = 0;
         const char *spec = NULL, *route = NULL;
         gw_cli_report_in_force(first, l, &spec, &route);
         for (size_t r = 0; r < way->n_counted; r++) {
             const gw_cli_runfile *run = &way->runs[r].run;
-            sent += (double)run->layers[l].bytes_sent;
-            dense += (double)run->layers[l].dense_bytes;
+            GW_CLI_TRAFFIC_ADD(&traffic, &run->layers[l]);
             steps += (double)run->summed;
         }
-        json_array_append_new(rows, json_pack("{s:s, s:s, s:I, s:s, s:s, s:b, s:o, s:o, s:o}",
-                                              "name", layer->name, "kind", layer->kind, "elements",
-                                              (json_int_t)layer->elements, "spec", spec, "route",
-                                              route, "fused", layer->fused, "bytes",
-                                              gw_cli_json_number(sent / steps), "dense",
-                                              gw_cli_json_number(dense / steps), "error",
-                                              gw_cli_json_number(layer_error(way, l))));
+        const bool far = traffic.far_ring > 0; /* what a network card sees */
+        json_array_append_new(
+            rows,
+            json_pack("{s:s, s:s, s:I, s:s, s:s, s:b, s:o, s:o, s:o, s:o, s:o}", "name",
+                      layer->name, "kind", layer->kind, "elements", (json_int_t)layer->elements,
+                      "spec", spec, "route", route, "fused", layer->fused, "bytes",
+                      gw_cli_json_number(traffic.sent / steps), "dense",
+                      gw_cli_json_number(traffic.ring / steps), "seen",
+                      gw_cli_json_number((far ? traffic.far_sent : traffic.sent) / steps), "ring",
+                      gw_cli_json_number((far ? traffic.far_ring : traffic.ring) / steps), "error",
+                      gw_cli_json_number(layer_error(way, l))));
     }
     return rows;
 }

@@ -285,6 +285,7 @@ function rowsOf(way) {
       first.more++;
       first.elements += layer.elements;
       first.dense += layer.dense;
+      first.ring += layer.ring;
     }
     else rows.push({ ...layer, more: 0 });
   }
@@ -350,7 +351,7 @@ function layerTables() {
       const tr = add(body, "tr"), name = add(tr, "th", { scope: "row" }, `${row.title} `);
       if (!row.more) add(name, "small", {}, row.kind);
       const cells = [row.spec.replaceAll(",", ",\u200b"), row.more ? `${row.route}, together` : row.route, row.elements.toLocaleString("en"), // may break there
-        bytes(row.bytes), times(row.dense, row.bytes), number(row.error)];
+        bytes(row.bytes), times(row.ring, row.seen), number(row.error)];
       cells.forEach((text, i) => add(add(tr, "td", { class: i < 2 ? "words" : "", "data-label": titles[i + 1] }), "span", {}, text));
     }
     if (way.auto || way.adapt) add(details, "p", { class: "note" }, "Codec and route are those in force at the end. What was sent, compression and error are of all steps.");

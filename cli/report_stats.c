@@ -1,5 +1,6 @@
 /* The figures of a report; see report.h. */
 #define _POSIX_C_SOURCE 200809L
+#include "compression.h"
 #include "report.h"
 
 #include <math.h>
@@ -212,7 +213,8 @@ static void measure_quality(const gw_cli_comparison *report, gw_cli_way *way)
 
 static bool measure_steps(gw_cli_way *way)
 {
-    double seconds = 0, wait = 0, bytes = 0, dense = 0;
+    double seconds = 0, wait = 0;
+    gw_cli_traffic traffic = {0};
     size_t n = 0, at = 0;
     way->n_steps = way->runs[0].run.n_steps;
     for (size_t i = 0; i < way->n_counted; i++) {
@@ -231,8 +233,7 @@ static bool measure_steps(gw_cli_way *way)
             all[at++] = step->seconds;
             seconds += step->seconds;
             wait += fmin(step->wait_seconds, step->seconds);
-            bytes += (double)step->bytes_sent;
-            dense += (double)step->dense_bytes;
+            GW_CLI_TRAFFIC_ADD(&traffic, step);
             way->skipped += step->non_finite > 0;
         }
     }
@@ -240,8 +241,9 @@ static bool measure_steps(gw_cli_way *way)
     const double count = n ? (double)n : (double)NAN;
     way->wait_seconds = wait / count;
     way->compute_seconds = (seconds - wait) / count;
-    way->bytes = bytes / count;
-    way->dense_bytes = dense / count;
+    way->bytes = traffic.sent / count;
+    way->dense_bytes = traffic.ring / count;
+    way->ratio = gw_cli_compression(&traffic);
     free(all);
     return true;
 }
@@ -250,18 +252,17 @@ static bool measure_steps(gw_cli_way *way)
 static void measure_kinds(gw_cli_way *way)
 {
     for (size_t k = 0; k < GW_CLI_REPORT_KINDS; k++) {
-        double sent = 0, dense = 0;
+        gw_cli_traffic traffic = {0};
         for (size_t i = 0; i < way->n_counted; i++) {
             const gw_cli_runfile *run = &way->runs[i].run;
             for (size_t l = 0; l < run->n_layers; l++) {
                 if (!run->layers[l].fused &&
                     strcmp(run->layers[l].kind, GW_CLI_REPORT_KIND[k]) == 0) {
-                    sent += (double)run->layers[l].bytes_sent;
-                    dense += (double)run->layers[l].dense_bytes;
+                    GW_CLI_TRAFFIC_ADD(&traffic, &run->layers[l]);
                 }
             }
         }
-        way->kind_ratio[k] = sent > 0 ? dense / sent : (double)NAN;
+        way->kind_ratio[k] = gw_cli_compression(&traffic);
     }
 }
 

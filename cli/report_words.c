@@ -107,11 +107,6 @@ static void print_share(FILE *to, double part)
     }
 }
 
-static double ratio(const gw_cli_way *way)
-{
-    return way->bytes > 0 ? way->dense_bytes / way->bytes : (double)NAN;
-}
-
 /* ---- the summary ---- */
 
 enum { TARGET_TEXT = 24 };
@@ -299,12 +294,12 @@ static void say_speed(const gw_cli_way *way, FILE *to)
     } else {
         (void)fputs(": no faster and no slower", to);
     }
-    if (ratio(way) > 1.05) {
+    if (way->ratio > 1.05) {
         (void)fputs(". Its compression was <b>", to);
-        gw_cli_html_number(to, ratio(way));
-        (void)fputs(TIMES "</b>", to);
+        gw_cli_html_number(to, way->ratio);
+        (void)fputs(TIMES "</b> against DDP in fp32", to);
     } else {
-        (void)fputs(". It sent no fewer bytes", to);
+        (void)fputs(". It sent no fewer bytes than DDP does in fp32", to);
     }
     (void)fputs(", and it waited for gradients ", to);
     print_share(to, share(way));
@@ -476,7 +471,7 @@ static size_t columns_of(const gw_cli_comparison *report, column out[MOST_COLUMN
     out[2] = (column){"ms/step", "median"};
     out[3] = (column){"waiting (%)", "of the time"};
     out[4] = (column){"sent/step", "by rank 0"};
-    out[5] = (column){"compression", "dense / sent"};
+    out[5] = (column){"compression", "against fp32 DDP"};
     for (size_t k = 0; k < GW_CLI_REPORT_KINDS; k++) {
         if (has_kind(report, k)) {
             out[n] = (column){"", "compression"};
@@ -540,7 +535,7 @@ static void row(const gw_cli_comparison *report, FILE *to, size_t w, const colum
     begin_cell(to, &columns[4]);
     gw_cli_html_bytes(to, way->bytes);
     (void)fputs("</td>", to);
-    number_cell(to, &columns[5], ratio(way), TIMES);
+    number_cell(to, &columns[5], way->ratio, TIMES);
     for (size_t k = 0; k < GW_CLI_REPORT_KINDS; k++) {
         if (has_kind(report, k)) {
             number_cell(to, &columns[n++], way->kind_ratio[k], TIMES);

@@ -62,6 +62,7 @@ static bool read_value(const json_t *value, const gw_cli_object_at *r, const gw_
         *(char **)at = strdup(json_string_value(value));
         return *(char **)at || gw_cli_object_fail(r, NULL, "out of memory");
     case GW_CLI_KEY_COUNT:
+    case GW_CLI_KEY_LATER:
         if (!json_is_integer(value) || json_integer_value(value) < 0) {
             return gw_cli_object_fail(r, k->name, "is not a whole number from 0 up");
         }
@@ -88,6 +89,9 @@ bool gw_cli_object_read(const json_t *object, const gw_cli_object_at *r, const g
         const json_t *value = json_object_get(object, keys[i].name);
         if (!value && keys[i].kind == GW_CLI_KEY_MAYBE) {
             continue;
+        }
+        if (!value && keys[i].kind == GW_CLI_KEY_LATER && i >= 2) {
+            value = json_object_get(object, keys[i - 2].name);
         }
         if (!value) {
             return gw_cli_object_fail(r, keys[i].name, "is missing");

@@ -13,6 +13,7 @@ typedef enum gw_cli_key_kind {
     GW_CLI_KEY_TEXT,         /* char *, malloc'd */
     GW_CLI_KEY_MAYBE,        /* the same; NULL if the key is not there */
     GW_CLI_KEY_COUNT,        /* uint64_t */
+    GW_CLI_KEY_LATER,        /* the same; older files lack it: then the key two before it */
     GW_CLI_KEY_REAL,         /* double, from 0 up */
     GW_CLI_KEY_REAL_OR_NULL, /* the same, null is NaN */
     GW_CLI_KEY_FLAG,         /* bool */

@@ -43,6 +43,8 @@ static const gw_cli_key LAYER[] = {
     GW_CLI_KEY(gw_cli_runfile_layer, fused, FLAG),
     GW_CLI_KEY(gw_cli_runfile_layer, bytes_sent, COUNT),
     GW_CLI_KEY(gw_cli_runfile_layer, dense_bytes, COUNT),
+    GW_CLI_KEY(gw_cli_runfile_layer, far_bytes_sent, LATER),
+    GW_CLI_KEY(gw_cli_runfile_layer, far_dense_bytes, LATER),
 };
 
 static const gw_cli_key STEP[] = {
@@ -52,6 +54,8 @@ static const gw_cli_key STEP[] = {
     GW_CLI_KEY(gw_cli_runfile_step, wait_seconds, REAL),
     GW_CLI_KEY(gw_cli_runfile_step, bytes_sent, COUNT),
     GW_CLI_KEY(gw_cli_runfile_step, dense_bytes, COUNT),
+    GW_CLI_KEY(gw_cli_runfile_step, far_bytes_sent, LATER),
+    GW_CLI_KEY(gw_cli_runfile_step, far_dense_bytes, LATER),
     GW_CLI_KEY(gw_cli_runfile_step, non_finite, COUNT),
 };
 
@@ -222,13 +226,14 @@ static bool read_config(const json_t *root, const gw_cli_object_at *r,
 
 /* From gradwire.run/2 on: sums over the steps, as they were when run.json was written. */
 typedef struct summary {
-    uint64_t steps, bytes_sent, dense_bytes, non_finite;
+    uint64_t steps, bytes_sent, dense_bytes, far_bytes_sent, far_dense_bytes, non_finite;
     double seconds, wait_seconds;
 } summary;
 static const gw_cli_key SUMMARY[] = {
-    GW_CLI_KEY(summary, steps, COUNT),       GW_CLI_KEY(summary, seconds, REAL),
-    GW_CLI_KEY(summary, wait_seconds, REAL), GW_CLI_KEY(summary, bytes_sent, COUNT),
-    GW_CLI_KEY(summary, dense_bytes, COUNT), GW_CLI_KEY(summary, non_finite, COUNT),
+    GW_CLI_KEY(summary, steps, COUNT),           GW_CLI_KEY(summary, seconds, REAL),
+    GW_CLI_KEY(summary, wait_seconds, REAL),     GW_CLI_KEY(summary, bytes_sent, COUNT),
+    GW_CLI_KEY(summary, dense_bytes, COUNT),     GW_CLI_KEY(summary, far_bytes_sent, LATER),
+    GW_CLI_KEY(summary, far_dense_bytes, LATER), GW_CLI_KEY(summary, non_finite, COUNT),
 };
 
 /* Takes the summary out of root. While a run is under way its history may be ahead, or behind where it goes on. */

@@ -26,13 +26,14 @@ typedef struct gw_cli_runfile_config {
 typedef struct gw_cli_runfile_layer {
     char *name, *kind, *spec, *route;
     uint64_t elements, bytes_sent, dense_bytes; /* bytes of all steps together */
+    uint64_t far_bytes_sent, far_dense_bytes;   /* of these, to other nodes */
     bool fused;
 } gw_cli_runfile_layer;
 
 typedef struct gw_cli_runfile_step {
     uint64_t step; /* from 1, always rising */
     double loss, seconds, wait_seconds;
-    uint64_t bytes_sent, dense_bytes, non_finite;
+    uint64_t bytes_sent, dense_bytes, far_bytes_sent, far_dense_bytes, non_finite;
 } gw_cli_runfile_step;
 
 typedef struct gw_cli_runfile_test {

@@ -211,7 +211,7 @@ static gw_status open_run(const session *s, gw_cli_run *run, const gw_cli_run_co
     }
     gw_cli_pace pace;
     if (status == GW_OK && t->resumed) {
-        status = gw_cli_checkpoint_read(run->folder, t->first_step, &pace, NULL, NULL, 0, why);
+        status = gw_cli_checkpoint_read(run->folder, t->first_step, &pace, NULL, 0, why);
     }
     if (status == GW_OK && (t->first_step > asked->steps || t->first_step > run->n_steps)) {
         status = gw_cli_train_fail(why, GW_ERR_CORRUPT,

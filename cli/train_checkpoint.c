@@ -155,14 +155,21 @@ static gw_status save_levels(const place *p, const rank *r, bool automatic, gw_w
     return status;
 }
 
+static const gw_cli_field BYTES_FIELDS[] = {
+    GW_CLI_FIELD(gw_cli_run_layer, bytes_sent, COUNT),
+    GW_CLI_FIELD(gw_cli_run_layer, dense_bytes, COUNT),
+    GW_CLI_FIELD(gw_cli_run_layer, far_bytes_sent, LATER),
+    GW_CLI_FIELD(gw_cli_run_layer, far_dense_bytes, LATER),
+};
+static const gw_cli_fields BYTES = {BYTES_FIELDS, sizeof BYTES_FIELDS / sizeof *BYTES_FIELDS};
+
 static json_t *describe(const gw_cli_run *run, const gw_cli_pace *pace, uint64_t step)
 {
     json_t *layers = json_array();
     for (size_t i = 0; i < run->n_layers; i++) {
-        (void)json_array_append_new(
-            layers, json_pack("{s:s, s:I, s:I}", "name", run->layers[i].name, "bytes_sent",
-                              (json_int_t)run->layers[i].bytes_sent, "dense_bytes",
-                              (json_int_t)run->layers[i].dense_bytes));
+        json_t *one = gw_cli_record_json(&BYTES, &run->layers[i]);
+        (void)json_object_set_new(one, "name", json_string(run->layers[i].name));
+        (void)json_array_append_new(layers, one);
     }
     return json_pack("{s:s, s:I, s:I, s:I, s:I, s:o, s:o}", "format", FORMAT, "step",
                      (json_int_t)step, "every", (json_int_t)pace->every, "checkpoint",
@@ -258,24 +265,19 @@ gw_status gw_cli_checkpoint_save(const gw_cli_run *run, const gw_cli_pace *pace,
 
 /* ---- load ---- */
 
-static gw_status read_layers(const json_t *all, uint64_t *bytes, uint64_t *dense_bytes, size_t n)
+static gw_status read_layers(const json_t *all, gw_cli_run_layer *layers, size_t n, gw_why *why)
 {
-    for (size_t i = 0; i < n; i++) {
-        const json_t *one = json_array_get(json_object_get(all, "layers"), i);
-        const json_t *sent = json_object_get(one, "bytes_sent");
-        const json_t *dense = json_object_get(one, "dense_bytes");
-        if (!json_is_integer(sent) || !json_is_integer(dense)) {
-            return GW_ERR_CORRUPT;
-        }
-        bytes[i] = (uint64_t)json_integer_value(sent);
-        dense_bytes[i] = (uint64_t)json_integer_value(dense);
+    gw_status status = GW_OK;
+    for (size_t i = 0; i < n && status == GW_OK; i++) {
+        status = gw_cli_record_read(&BYTES, json_array_get(json_object_get(all, "layers"), i), 1,
+                                    "checkpoint.json", &layers[i], why);
     }
-    return json_array_size(json_object_get(all, "layers")) == n ? GW_OK : GW_ERR_CORRUPT;
+    return status == GW_OK && json_array_size(json_object_get(all, "layers")) != n ? GW_ERR_CORRUPT
+                                                                                   : status;
 }
 
 gw_status gw_cli_checkpoint_read(const char *folder, uint64_t step, gw_cli_pace *pace,
-                                 uint64_t *bytes, uint64_t *dense_bytes, size_t n_layers,
-                                 gw_why *why)
+                                 gw_cli_run_layer *layers, size_t n_layers, gw_why *why)
 {
     static const gw_cli_field ITEMS[] = {
         {"every", GW_CLI_FIELD_COUNT, offsetof(gw_cli_pace, every)},
@@ -301,7 +303,7 @@ gw_status gw_cli_checkpoint_read(const char *folder, uint64_t step, gw_cli_pace 
     const char *format = json_string_value(json_object_get(all, "format"));
     if (!format || strcmp(format, FORMAT) != 0 ||
         json_integer_value(json_object_get(all, "step")) != (json_int_t)step ||
-        (!pace && read_layers(all, bytes, dense_bytes, n_layers) != GW_OK)) {
+        (!pace && read_layers(all, layers, n_layers, why) != GW_OK)) {
         status = gw_cli_train_fail(why, GW_ERR_CORRUPT, "%.150s: not this run's " FORMAT, path);
     } else if (pace) {
         status = gw_cli_record_read(&PACE, all, 4, path, pace, why);

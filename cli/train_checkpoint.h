@@ -19,10 +19,9 @@ gw_status gw_cli_checkpoint_bytes(const rank *r, size_t *bytes, gw_why *why);
  * last good one. */
 gw_status gw_cli_checkpoint_save(const gw_cli_run *run, const gw_cli_pace *pace, rank *r,
                                  uint64_t step, gw_why *why);
-/* checkpoint.json of `step`: pace, or if that is NULL the layers' bytes, n_layers of each kind. */
+/* checkpoint.json of `step`: pace, or if that is NULL the bytes of n_layers layers. */
 gw_status gw_cli_checkpoint_read(const char *folder, uint64_t step, gw_cli_pace *pace,
-                                 uint64_t *bytes, uint64_t *dense_bytes, size_t n_layers,
-                                 gw_why *why);
+                                 gw_cli_run_layer *layers, size_t n_layers, gw_why *why);
 /* Whether the checkpoint has this file of the rank: "residuals" or "levels". */
 gw_status gw_cli_checkpoint_has(const char *folder, uint64_t step, uint32_t whose, const char *what,
                                 bool *there, gw_why *why);

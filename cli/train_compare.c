@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "compression.h"
 #include "json_out.h"
 #include "table.h"
 #include "train_progress.h"
@@ -66,26 +67,25 @@ static double time_to(const gw_cli_run *run, double target)
 /* Fused layers share their bytes with others, so that a kind's ratio is of those that go alone. */
 static double kind_ratio(const gw_cli_run *run, const char *kind)
 {
-    double sent = 0, dense = 0;
+    gw_cli_traffic traffic = {0};
     for (size_t i = 0; i < run->n_layers; i++) {
         const gw_cli_run_layer *l = &run->layers[i];
         if (!l->fused && strcmp(l->kind, kind) == 0) {
-            sent += (double)l->bytes_sent;
-            dense += (double)l->dense_bytes;
+            GW_CLI_TRAFFIC_ADD(&traffic, l);
         }
     }
-    return sent > 0 ? dense / sent : (double)NAN;
+    return gw_cli_compression(&traffic);
 }
 
 static figures figures_of(const gw_cli_run *run, double target)
 {
     figures f = {.quality = (double)NAN, .to_target = time_to(run, target)};
-    double seconds = 0, wait = 0, sent = 0, dense = 0;
+    double seconds = 0, wait = 0;
+    gw_cli_traffic traffic = {0};
     for (size_t i = 0; i < run->n_steps; i++) {
         seconds += run->steps[i].seconds;
         wait += run->steps[i].wait_seconds;
-        sent += (double)run->steps[i].bytes_sent;
-        dense += (double)run->steps[i].dense_bytes;
+        GW_CLI_TRAFFIC_ADD(&traffic, &run->steps[i]);
     }
     if (run->n_tests > 0) {
         const gw_cli_run_test *last = &run->tests[run->n_tests - 1];
@@ -93,8 +93,8 @@ static figures figures_of(const gw_cli_run *run, double target)
     }
     f.step_seconds = median_seconds(run);
     f.waiting = seconds > 0 ? wait / seconds : (double)NAN;
-    f.megabytes = 1e-6 * sent;
-    f.ratio = sent > 0 ? dense / sent : (double)NAN;
+    f.megabytes = 1e-6 * traffic.sent;
+    f.ratio = gw_cli_compression(&traffic);
     for (size_t i = 0; i < KINDS; i++) {
         f.kinds[i] = kind_ratio(run, KIND[i]);
     }
@@ -232,7 +232,7 @@ static void print_notes(const row *rows, size_t n)
                                       : " (stopped after %llu)",
                      (unsigned long long)least);
     }
-    (void)printf("; MB sent by rank 0%s\n",
+    (void)printf("; MB sent by rank 0; compression of what fp32 DDP sends between nodes%s\n",
                  several ? "; ± is the standard deviation over seeds" : "");
 }
 

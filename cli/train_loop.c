@@ -54,14 +54,8 @@ rank_config gw_cli_rank_config(const gw_cli_run_config *c, uint64_t first_step)
 /* Rank 0: what there is to sum up goes on where the checkpoint left it. */
 static gw_status go_on(gw_cli_run *run, const gw_cli_training *t, gw_why *why)
 {
-    uint64_t sent[RANK_FIRST_PARAM + MODEL_MAX_PARAMS], dense[RANK_FIRST_PARAM + MODEL_MAX_PARAMS];
-    const gw_status status =
-        gw_cli_checkpoint_read(run->folder, t->first_step, NULL, sent, dense, run->n_layers, why);
-    for (size_t i = 0; i < run->n_layers && status == GW_OK; i++) {
-        run->layers[i].bytes_sent = sent[i];
-        run->layers[i].dense_bytes = dense[i];
-    }
-    return status;
+    return gw_cli_checkpoint_read(run->folder, t->first_step, NULL, run->layers, run->n_layers,
+                                  why);
 }
 
 /* Rank 0: that the folder takes what will be written, two checkpoints at a time. */
@@ -154,13 +148,18 @@ static gw_status note_step(gw_cli_run *run, const rank *r, const rank_stats *sta
                                   .loss = stats->loss,
                                   .seconds = stats->seconds,
                                   .wait_seconds = stats->wait_seconds,
-                                  .bytes_sent = stats->bytes_sent,
-                                  .dense_bytes = stats->dense_bytes,
+                                  .bytes_sent = stats->bytes_sent[0] + stats->bytes_sent[1],
+                                  .dense_bytes = stats->dense_bytes[0] + stats->dense_bytes[1],
+                                  .far_bytes_sent = stats->bytes_sent[GW_LINK_INTER],
+                                  .far_dense_bytes = stats->dense_bytes[GW_LINK_INTER],
                                   .non_finite = stats->non_finite};
     for (size_t i = 0; i < run->n_layers; i++) {
         const gw_layer_stats *l = &r->layers[i];
-        run->layers[i].bytes_sent += l->bytes_sent[GW_LINK_INTRA] + l->bytes_sent[GW_LINK_INTER];
-        run->layers[i].dense_bytes += l->dense_bytes_sent;
+        gw_cli_run_layer *to = &run->layers[i];
+        to->bytes_sent += l->bytes_sent[GW_LINK_INTRA] + l->bytes_sent[GW_LINK_INTER];
+        to->dense_bytes += l->dense_bytes_sent[GW_LINK_INTRA] + l->dense_bytes_sent[GW_LINK_INTER];
+        to->far_bytes_sent += l->bytes_sent[GW_LINK_INTER];
+        to->far_dense_bytes += l->dense_bytes_sent[GW_LINK_INTER];
     }
     if (!gw_cli_run_add_step(run, &step)) {
         return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to note a step");

@@ -83,7 +83,13 @@ static void print_steps(const gw_cli_run *run, FILE *to)
     print_count(run, to, "bytes_sent_total", "counter", "Bytes that rank 0 sent.",
                 done->bytes_sent);
     print_count(run, to, "dense_bytes_total", "counter",
-                "Bytes that rank 0 would have sent uncompressed.", done->dense_bytes);
+                "Bytes that rank 0 would have sent in a ring in fp32, as DDP does.",
+                done->dense_bytes);
+    print_count(run, to, "far_bytes_sent_total", "counter",
+                "Bytes that rank 0 sent to other nodes.", done->far_bytes_sent);
+    print_count(run, to, "far_dense_bytes_total", "counter",
+                "Bytes that rank 0 would have sent to other nodes in such a ring.",
+                done->far_dense_bytes);
     print_count(run, to, "non_finite_total", "counter",
                 "Layers that arrived not finite; their steps were skipped.", done->non_finite);
 }

@@ -8,6 +8,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "compression.h"
+
 enum { LINES = 20 /* of a run whose talk goes to a file */ };
 static const double PAUSE = 0.1; /* seconds between lines on a terminal */
 
@@ -64,14 +66,15 @@ void gw_cli_progress_step(gw_cli_progress *p, const gw_cli_run *run)
         return;
     }
     p->printed = time;
-    double loss = 0, seconds = 0, sent = 0, dense = 0;
+    double loss = 0, seconds = 0;
+    gw_cli_traffic traffic = {0};
     const size_t recent = run->n_steps < GW_CLI_RECENT ? run->n_steps : GW_CLI_RECENT;
     for (size_t i = run->n_steps - recent; i < run->n_steps; i++) {
         loss += run->steps[i].loss;
         seconds += run->steps[i].seconds;
-        sent += (double)run->steps[i].bytes_sent;
-        dense += (double)run->steps[i].dense_bytes;
+        GW_CLI_TRAFFIC_ADD(&traffic, &run->steps[i]);
     }
+    const double compression = gw_cli_compression(&traffic);
     char left[32], line[512];
     time_text((time - p->begun) / (double)(done - p->first) * (double)(all - done), left,
               sizeof left);
@@ -80,7 +83,7 @@ void gw_cli_progress_step(gw_cli_progress *p, const gw_cli_run *run)
                    "  loss %.4f  %.0f examples/s  compression %.1fx  ETA %s",
                    p->label, done, all, loss / (double)recent,
                    (double)(recent * run->config.batch * run->config.ranks) / seconds,
-                   sent > 0 ? dense / sent : 1, left);
+                   compression > 0 ? compression : 1, left);
     say(p, line);
 }
 

@@ -30,6 +30,7 @@ static json_t *value_of(const gw_cli_field *field, const void *record)
     const void *at = place(field, record);
     switch (field->kind) {
     case GW_CLI_FIELD_COUNT:
+    case GW_CLI_FIELD_LATER:
         return gw_cli_json_count(*(const uint64_t *)at);
     case GW_CLI_FIELD_NUMBER:
         return gw_cli_json_number(*(const double *)at);
@@ -66,6 +67,7 @@ static bool set(const gw_cli_field *field, const json_t *value, void *record)
     void *at = (char *)record + field->offset;
     switch (field->kind) {
     case GW_CLI_FIELD_COUNT:
+    case GW_CLI_FIELD_LATER:
         *(uint64_t *)at = (uint64_t)json_integer_value(value);
         return json_is_integer(value) && json_integer_value(value) >= 0;
     case GW_CLI_FIELD_NUMBER:
@@ -83,8 +85,9 @@ static bool set(const gw_cli_field *field, const json_t *value, void *record)
 gw_status gw_cli_record_read(const gw_cli_fields *fields, const json_t *object, size_t more,
                              const char *where, void *record, gw_why *why)
 {
-    static const char *const KINDS[] = {"a whole number from 0", "a number or null", "a text",
-                                        "true or false", "a text"};
+    static const char *const KINDS[] = {
+        "a whole number from 0", "a number or null", "a text",
+        "true or false",         "a text",           "a whole number from 0"};
     size_t known = fields->count + more;
     if (!json_is_object(object)) {
         return gw_cli_train_fail(why, GW_ERR_CORRUPT, "%s: not an object", where);
@@ -96,6 +99,10 @@ gw_status gw_cli_record_read(const gw_cli_fields *fields, const json_t *object, 
             *(const char **)((char *)record + field->offset) = NULL;
             known--;
             continue;
+        }
+        if (!value && field->kind == GW_CLI_FIELD_LATER && i >= 2) {
+            known--;
+            value = json_object_get(object, fields->items[i - 2].key);
         }
         if (!value || !set(field, value, record)) {
             return gw_cli_train_fail(why, GW_ERR_CORRUPT, "%s: '%s' is %s%s", where, field->key,
@@ -126,6 +133,7 @@ void gw_cli_record_text(const gw_cli_field *field, const void *record, char *tex
     const void *at = place(field, record);
     switch (field->kind) {
     case GW_CLI_FIELD_COUNT:
+    case GW_CLI_FIELD_LATER:
         (void)snprintf(text, size, "%" PRIu64, *(const uint64_t *)at);
         break;
     case GW_CLI_FIELD_NUMBER:

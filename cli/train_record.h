@@ -13,7 +13,8 @@ typedef enum gw_cli_field_kind {
     GW_CLI_FIELD_NUMBER, /* double; NaN and infinities are null */
     GW_CLI_FIELD_TEXT,   /* const char *; read: lies in the JSON value */
     GW_CLI_FIELD_FLAG,   /* bool */
-    GW_CLI_FIELD_MAYBE   /* as TEXT; NULL: the key is not there */
+    GW_CLI_FIELD_MAYBE,  /* as TEXT; NULL: the key is not there */
+    GW_CLI_FIELD_LATER   /* uint64_t; older files lack it: then the field two before it */
 } gw_cli_field_kind;
 
 typedef struct gw_cli_field {

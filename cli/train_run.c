@@ -11,6 +11,8 @@ static void count(gw_cli_run_totals *done, const gw_cli_run_step *step)
     done->wait_seconds += step->wait_seconds;
     done->bytes_sent += step->bytes_sent;
     done->dense_bytes += step->dense_bytes;
+    done->far_bytes_sent += step->far_bytes_sent;
+    done->far_dense_bytes += step->far_dense_bytes;
     done->non_finite += step->non_finite;
 }
 

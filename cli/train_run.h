@@ -20,6 +20,7 @@ typedef struct gw_cli_run_config {
 typedef struct gw_cli_run_layer {
     const char *name, *kind, *spec, *route;
     uint64_t elements, bytes_sent, dense_bytes;
+    uint64_t far_bytes_sent, far_dense_bytes; /* of these, to other nodes */
     bool fused;
     char name_text[80], spec_text[GW_CLI_RUN_SPEC],
         route_text[GW_ROUTE_TEXT]; /* of a run that is under way */
@@ -28,7 +29,7 @@ typedef struct gw_cli_run_layer {
 typedef struct gw_cli_run_step {
     uint64_t step; /* from 1 */
     double loss, seconds, wait_seconds;
-    uint64_t bytes_sent, dense_bytes, non_finite;
+    uint64_t bytes_sent, dense_bytes, far_bytes_sent, far_dense_bytes, non_finite;
 } gw_cli_run_step;
 
 typedef struct gw_cli_run_test {
@@ -81,7 +82,7 @@ typedef struct gw_cli_run_watch {
 
 /* Sums over all steps of a run, also those that are no longer in memory. */
 typedef struct gw_cli_run_totals {
-    uint64_t steps, bytes_sent, dense_bytes, non_finite;
+    uint64_t steps, bytes_sent, dense_bytes, far_bytes_sent, far_dense_bytes, non_finite;
     double seconds, wait_seconds;
 } gw_cli_run_totals;
 

@@ -53,24 +53,39 @@ static const gw_cli_field CONFIG_FIELDS[] = {
 const gw_cli_fields GW_CLI_RUN_CONFIG = FIELDS(CONFIG_FIELDS);
 
 typedef gw_cli_run_layer layer;
-static const gw_cli_field LAYER_FIELDS[] = {
-    TEXT(layer, name),        TEXT(layer, kind),
-    COUNT(layer, elements),   TEXT(layer, spec),
-    TEXT(layer, route),       {"fused", GW_CLI_FIELD_FLAG, offsetof(layer, fused)},
-    COUNT(layer, bytes_sent), COUNT(layer, dense_bytes)};
+static const gw_cli_field LAYER_FIELDS[] = {TEXT(layer, name),
+                                            TEXT(layer, kind),
+                                            COUNT(layer, elements),
+                                            TEXT(layer, spec),
+                                            TEXT(layer, route),
+                                            {"fused", GW_CLI_FIELD_FLAG, offsetof(layer, fused)},
+                                            COUNT(layer, bytes_sent),
+                                            COUNT(layer, dense_bytes),
+                                            GW_CLI_FIELD(layer, far_bytes_sent, LATER),
+                                            GW_CLI_FIELD(layer, far_dense_bytes, LATER)};
 static const gw_cli_fields LAYER = FIELDS(LAYER_FIELDS);
 
 typedef gw_cli_run_step step;
-static const gw_cli_field STEP_FIELDS[] = {COUNT(step, step),       NUMBER(step, loss),
-                                           NUMBER(step, seconds),   NUMBER(step, wait_seconds),
-                                           COUNT(step, bytes_sent), COUNT(step, dense_bytes),
+static const gw_cli_field STEP_FIELDS[] = {COUNT(step, step),
+                                           NUMBER(step, loss),
+                                           NUMBER(step, seconds),
+                                           NUMBER(step, wait_seconds),
+                                           COUNT(step, bytes_sent),
+                                           COUNT(step, dense_bytes),
+                                           GW_CLI_FIELD(step, far_bytes_sent, LATER),
+                                           GW_CLI_FIELD(step, far_dense_bytes, LATER),
                                            COUNT(step, non_finite)};
 static const gw_cli_fields STEP = FIELDS(STEP_FIELDS);
 
 typedef gw_cli_run_totals totals;
-static const gw_cli_field SUMMARY_FIELDS[] = {
-    COUNT(totals, steps),      NUMBER(totals, seconds),    NUMBER(totals, wait_seconds),
-    COUNT(totals, bytes_sent), COUNT(totals, dense_bytes), COUNT(totals, non_finite)};
+static const gw_cli_field SUMMARY_FIELDS[] = {COUNT(totals, steps),
+                                              NUMBER(totals, seconds),
+                                              NUMBER(totals, wait_seconds),
+                                              COUNT(totals, bytes_sent),
+                                              COUNT(totals, dense_bytes),
+                                              GW_CLI_FIELD(totals, far_bytes_sent, LATER),
+                                              GW_CLI_FIELD(totals, far_dense_bytes, LATER),
+                                              COUNT(totals, non_finite)};
 static const gw_cli_fields SUMMARY = FIELDS(SUMMARY_FIELDS);
 
 typedef gw_cli_run_test test;

@@ -200,15 +200,15 @@ gw_status gw_cli_sample(gw_cli_sampler *s, gw_cli_run *run, const rank *r, const
     sample->update_seconds = stats->update_seconds;
     for (size_t i = 0; i < run->n_layers; i++) {
         const gw_layer_stats *l = &r->layers[i];
-        sample->layers[i] = (gw_cli_sample_layer){.posted = l->posted,
-                                                  .begun = l->begun,
-                                                  .arrived = l->arrived,
-                                                  .encode_seconds = l->encode_seconds,
-                                                  .decode_seconds = l->decode_seconds,
-                                                  .bytes_sent = l->bytes_sent[GW_LINK_INTRA] +
-                                                                l->bytes_sent[GW_LINK_INTER],
-                                                  .dense_bytes = l->dense_bytes_sent,
-                                                  .rel_error = (double)NAN};
+        sample->layers[i] = (gw_cli_sample_layer){
+            .posted = l->posted,
+            .begun = l->begun,
+            .arrived = l->arrived,
+            .encode_seconds = l->encode_seconds,
+            .decode_seconds = l->decode_seconds,
+            .bytes_sent = l->bytes_sent[GW_LINK_INTRA] + l->bytes_sent[GW_LINK_INTER],
+            .dense_bytes = l->dense_bytes_sent[0] + l->dense_bytes_sent[1],
+            .rel_error = (double)NAN};
     }
     return errors(s, sample->layers, r, stats->step);
 }

@@ -4,7 +4,8 @@
     nodes.py RANK RANKS STORE INTERFACE [--spec SPEC]... [--steps N] [--elements N]
 
 Every rank is one process. The first rank of a node reads the interface's counter of sent bytes around the steps. All is in
-units of the fp32 gradient, per step. DDP in fp32 and in bf16 are measured in the same run.
+units of the fp32 gradient, per step. DDP in fp32 and in bf16 are measured in the same run; torch 1 on gloo has no bf16. The two
+compressions are of a ring in the model's dtype through that card: over what the interface counted, and by the stats() of its ranks.
 """
 
 import argparse
@@ -42,6 +43,17 @@ def digest(model):
     return hashlib.blake2b(b"".join(words), digest_size=8).hexdigest()
 
 
+def of_stats(said):
+    """The compression of the busiest node's card, from its ranks' own statistics."""
+    if said[0][2] is None:
+        return ""
+    node_of, found = said[0][3], []
+    for node in set(node_of):
+        mine = [s[2] for s, of in zip(said, node_of) if of == node]
+        found.append(sum(s["far_dense_bytes"] for s in mine) / sum(s["far_bytes_sent"] for s in mine))
+    return f"{min(found):.3f}"
+
+
 def measure(ddp, x, steps, interface):
     """ms per step, bytes sent by this node's card per step."""
     def step():
@@ -74,10 +86,12 @@ def main():
     os.environ["GLOO_SOCKET_IFNAME"] = o.interface
     dist.init_process_group("gloo", init_method=f"file://{o.store}", rank=o.rank, world_size=o.ranks)
     side = int((o.elements / 4) ** 0.5) // 64 * 64
-    contestants = [("DDP fp32", None, torch.float32), ("DDP bf16", None, torch.bfloat16), ("dense", None, torch.float32), ("dense", None, torch.bfloat16)]
+    half = [] if torch.__version__.startswith("1.") else [("DDP bf16", None, torch.bfloat16), ("dense", None, torch.bfloat16)]
+    contestants = [("DDP fp32", None, torch.float32), ("dense", None, torch.float32), *half]
     contestants += [(spec, route, torch.float32) for spec in o.spec or SPECS for route in routes_of(spec)]
     if o.rank == 0:
-        print(f"{'what':20} {'route':16} {'ms/step':>8} {'card, x gradient':>17}   replicas", flush=True)
+        print(f"{'what':20} {'route':22} {'ms/step':>8} {'card, x gradient':>17} {'compression':>12} {'stats()':>8}   replicas", flush=True)
+    best = {}
     for spec, route, dtype in contestants:
         torch.manual_seed(1)
         model = torch.nn.Sequential(*(torch.nn.Linear(side, side, bias=False) for _ in range(4))).to(dtype)
@@ -87,15 +101,25 @@ def main():
         torch.manual_seed(100 + o.rank)
         ms, card = measure(ddp, torch.randn(4, side).to(dtype), o.steps, o.interface)
         said = [None] * o.ranks
-        dist.all_gather_object(said, (card, digest(model)))
+        stats = None if spec.startswith("DDP") else gradwire.stats()
+        dist.all_gather_object(said, (card, digest(model), stats, gradwire._attached[0].session.node_of if stats else None))
         name = "default " + gradwire.stats(layers=True)["layers"][0]["route"] if route is None and not spec.startswith("DDP") else route or ""
         if not spec.startswith("DDP"):
             gradwire.detach(ddp)
         if o.rank == 0:
             elements = sum(p.numel() for p in model.parameters())
             label = spec + (" bf16 model" if dtype == torch.bfloat16 and spec == "dense" else "")
-            print(f"{label:20} {name:16} {ms:8.1f} {max(c for c, _ in said) / (4 * elements):17.3f}   "
-                  f"{'equal' if len({d for _, d in said}) == 1 else 'DIFFER'}", flush=True)
+            sent = max(s[0] for s in said)
+            ring = 2 * (o.ranks - 1) / o.ranks * elements * dtype.itemsize if hasattr(dtype, "itemsize") else 8 * (o.ranks - 1) / o.ranks * elements
+            print(f"{label:20} {name:22} {ms:8.1f} {sent / (4 * elements):17.4f} {ring / sent:12.3f} {of_stats(said):>8}   "
+                  f"{'equal' if len({s[1] for s in said}) == 1 else 'DIFFER'}", flush=True)
+            if not spec.startswith("DDP") and route is None:
+                best[label] = [sent, None, name]
+            elif route is not None and (best[label][1] is None or sent < best[label][1][0]):
+                best[label][1] = (sent, route)
+    for label, (own, named, name) in best.items() if o.rank == 0 else ():
+        if named is not None:
+            print(f"{label}: {100 * (own / named[0] - 1):+.1f} % bytes by the default, {name.split()[-1]}, against the best named route, {named[1]}")
     dist.destroy_process_group()
 
 

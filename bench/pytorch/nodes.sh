@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Two nodes with several ranks each on netlab's links: NETLAB=path/to/netlab bench/pytorch/nodes.sh [RANKS...]
-# RANKS: of each node, "2 2" unless given. PYTHON, RATE (1gbit) and what nodes.py takes behind -- may be set.
+# RANKS: of each node, "2 2" unless given. PYTHON (torch 2, for bf16), RATE (1gbit) and what nodes.py takes behind -- may be set.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 : "${NETLAB:?the path of netlab}" "${PYTHON:=/usr/bin/python3}" "${RATE:=1gbit}"

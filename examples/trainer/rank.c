@@ -261,8 +261,10 @@ static gw_status count_bytes(rank *r, rank_stats *stats)
         gw_layer_stats *l = &r->layers[i];
         status = gw_step_stats(r->step, i, l);
         if (status == GW_OK) {
-            stats->bytes_sent += l->bytes_sent[GW_LINK_INTRA] + l->bytes_sent[GW_LINK_INTER];
-            stats->dense_bytes += l->dense_bytes_sent;
+            for (int link = 0; link < GW_LINKS; link++) {
+                stats->bytes_sent[link] += l->bytes_sent[link];
+                stats->dense_bytes[link] += l->dense_bytes_sent[link];
+            }
         }
     }
     return status;

@@ -26,7 +26,7 @@ typedef struct rank_stats {
     double seconds, wait_seconds;             /* all; of it, waiting for gradients after backward */
     double forward_seconds, backward_seconds; /* until the first post, from there to the last */
     double update_seconds;
-    uint64_t bytes_sent, dense_bytes; /* by this rank; what it had sent uncompressed */
+    uint64_t bytes_sent[GW_LINKS], dense_bytes[GW_LINKS]; /* by this rank, as in gw_step_result */
     uint32_t non_finite; /* layers; the weights were then left as they are, on every rank */
     int stop;            /* some rank wants to stop: all ranks see it in the same step */
 } rank_stats;

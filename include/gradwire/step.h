@@ -109,8 +109,8 @@ typedef struct gw_step_result {
     /* Layers that arrived with a NaN or infinity, on every rank alike; their residuals are what they were. */
     uint32_t non_finite, first_non_finite;
     double seconds; /* from the first post to the last arrival */
-    /* sums over the layers, as in gw_layer_stats; bytes to all links */
-    uint64_t bytes_sent, dense_bytes_sent;
+    /* sums over the layers, as in gw_layer_stats */
+    uint64_t bytes_sent[GW_LINKS], dense_bytes_sent[GW_LINKS];
     double encode_seconds, decode_seconds;
 } gw_step_result;
 /* Returns when these layers of the step have arrived and may be read, or the step has failed; needs own_thread. Any
@@ -131,7 +131,9 @@ typedef struct gw_layer_stats {
     double posted, begun, arrived;
     double encode_seconds, decode_seconds;
     uint64_t bytes_sent[GW_LINKS];
-    uint64_t dense_bytes_sent; /* what the flat uncompressed route sends, in the layer's dtype */
+    /* This rank's part of what DDP would send: a ring of uncompressed numbers in the layer's dtype. It crosses each node's
+     * network card once; ranks of a node share that as they share what the layer's route sends to other nodes. */
+    uint64_t dense_bytes_sent[GW_LINKS];
     uint64_t payload_bytes;
     double rel_error; /* of coding this rank's gradient once, without residual; NaN: not measured */
     uint64_t non_finite; /* in this rank's own gradient, as far as a codec saw it */
@@ -142,6 +144,14 @@ typedef struct gw_layer_stats {
 /* At any time. A layer whose stats are of this step has arrived: its mean is there and may be read, though whether
  * the step is good is only known by wait. */
 GW_API gw_status gw_step_stats(gw_step *step, uint32_t layer, gw_layer_stats *out);
+
+/* The compression that a network card sees: how many times fewer bytes were sent than a ring sends (dense_bytes_sent). Between
+ * nodes; of a rank that sends nothing there, inside its node. 1 if nothing was sent. */
+GW_API double gw_compression(const uint64_t sent[GW_LINKS], const uint64_t ring[GW_LINKS]);
+/* After agree: what the busiest node's network card will send in a step at most, without seals, and what a ring would send
+ * through it; 0 where all ranks share a node. */
+GW_API gw_status gw_step_card_bytes(const gw_step *step, uint64_t *card, uint64_t *ring,
+                                    gw_why *why);
 
 /* One move of one exchange: a step of its route, from when this rank came to it until it was done. */
 typedef struct gw_step_interval {

@@ -16,7 +16,7 @@ from . import plan as _plan
 from . import state as _state
 from .groups import gather, say_together
 from .library import VERIFY_NEVER, GradwireError, version
-from .session import Session
+from .session import Session, compression, counts
 
 __all__ = ["GradwireError", "attach", "detach", "load_state_dict", "profile", "state_dict", "stats", "summary", "tell_loss",
            "verify", "version"]
@@ -83,6 +83,7 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
             raise GradwireError("replicas= is for fully_shard")
         attached = _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, payloads, options)
     _attached.append(attached)
+    _warn_of_more_bytes(attached)
     if writer is not None:
         _write_scalars(attached, writer)
     return model
@@ -117,6 +118,17 @@ def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet,
                       payloads=payloads, wire=wire, **options)
     hook.use(session, parameters)
     return _Attached(model, hook, session, what, quiet)
+
+
+def _warn_of_more_bytes(attached):
+    """Before training: a route by which a network card sends more than DDP would."""
+    session = attached.session
+    if session.rank != 0:
+        return
+    card, ring = session.card_bytes()
+    if card > 1.01 * ring + 4096:  # a ring's pieces differ by an element
+        print(f"gradwire: {attached.what} sends up to {card / 1e6:.2f} MB/step through a node's network card along this route; DDP sends "
+              f"{ring / 1e6:.2f} in this model's dtype: take a codec that sends less, or name no route", file=sys.stderr)
 
 
 def _find(model):
@@ -181,13 +193,17 @@ def tell_loss(loss, model=None):
 
 def stats(model=None, layers=False):
     """What was sent and what it cost, by this rank, in all steps since attach; where gradients lie (`device`) and may be coded
-    (`coding`), and what carries payloads (`carrier`). With `layers` also each layer's last step."""
+    (`coding`), and what carries payloads (`carrier`). With `layers` also each layer's last step.
+
+    `bytes_sent` counts all links, `far_bytes_sent` those to other nodes. `dense_bytes` and `far_dense_bytes` are this rank's part of what
+    DDP sends along a ring, in this model's dtype. `ratio` is the compression that a network card sees: far_dense_bytes / far_bytes_sent, or
+    dense_bytes / bytes_sent where nothing goes to other nodes."""
     attached = _find(model)
     totals = attached.session.totals
-    found = {"steps": totals.steps, "skipped": totals.skipped, "bytes_sent": totals.bytes_sent,
-             "dense_bytes": totals.dense_bytes_sent, "encode_seconds": totals.encode_seconds,
+    found = {"steps": totals.steps, "skipped": totals.skipped, **counts(totals.bytes_sent, totals.dense_bytes_sent),
+             "encode_seconds": totals.encode_seconds,
              "decode_seconds": totals.decode_seconds, "exchange_seconds": totals.exchange_seconds,
-             "ratio": totals.dense_bytes_sent / totals.bytes_sent if totals.bytes_sent else 1.0,
+             "ratio": compression(totals.bytes_sent, totals.dense_bytes_sent),
              **attached.session.where()}
     if attached.session.chooser is not None:
         found[attached.session.chooser] = attached.session.last_choice()
@@ -204,9 +220,13 @@ def summary(model=None):
     s, session = stats(attached.model), attached.session
     n = max(s["steps"], 1)
     elements = sum(layer.elements for layer in session.layers)
-    return (f"gradwire: {attached.what}, {elements / 1e6:.1f} M parameters, {session.ranks} ranks, {s['steps']} steps: "
-            f"{s['bytes_sent'] / n / 1e6:.2f} MB a step instead of {s['dense_bytes'] / n / 1e6:.2f} "
-            f"({s['ratio']:.1f}x fewer), encode {1e3 * s['encode_seconds'] / n:.1f} ms, "
+    nodes = "1 node" if s["nodes"] == 1 else f"{s['nodes']} nodes"
+    links = {"inside the node": (s["bytes_sent"] - s["far_bytes_sent"], s["dense_bytes"] - s["far_dense_bytes"]),
+             "to other nodes": (s["far_bytes_sent"], s["far_dense_bytes"])}
+    sent = [f"{1e-6 * own / n:.2f} MB/step {where} (DDP: {1e-6 * ring / n:.2f})" for where, (own, ring) in reversed(links.items()) if own or ring]
+    return (f"gradwire: {attached.what}, {elements / 1e6:.1f} M parameters, {session.ranks} ranks on {nodes}, {s['steps']} steps: "
+            f"rank {session.rank} sent {' and '.join(sent) or 'nothing'}, compression {s['ratio']:.1f}x of DDP's bytes "
+            f"{'to other nodes' if s['far_dense_bytes'] else 'inside the node'}, encode {1e3 * s['encode_seconds'] / n:.1f} ms, "
             f"decode {1e3 * s['decode_seconds'] / n:.1f} ms a step" + (f", {s['skipped']} skipped" if s["skipped"] else ""))
 
 
@@ -233,8 +253,9 @@ def _write_scalars(attached, writer):
 
     def write(result):
         step = attached.session.totals.steps
-        writer.add_scalar("gradwire/megabytes_sent", result.bytes_sent / 1e6, step)
-        writer.add_scalar("gradwire/ratio", result.dense_bytes_sent / max(result.bytes_sent, 1), step)
+        writer.add_scalar("gradwire/megabytes_sent", sum(result.bytes_sent) / 1e6, step)
+        writer.add_scalar("gradwire/megabytes_to_other_nodes", result.bytes_sent[1] / 1e6, step)
+        writer.add_scalar("gradwire/ratio", compression(result.bytes_sent, result.dense_bytes_sent), step)
         writer.add_scalar("gradwire/encode_ms", 1e3 * result.encode_seconds, step)
         writer.add_scalar("gradwire/decode_ms", 1e3 * result.decode_seconds, step)
         writer.add_scalar("gradwire/non_finite_layers", result.non_finite, step)

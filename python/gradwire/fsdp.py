@@ -217,10 +217,13 @@ class Fsdp:
         total = Totals()
         for session in self._sessions:
             for name, value in vars(session.totals).items():
-                setattr(total, name, max(total.steps, value) if name == "steps" else getattr(total, name) + value)
-        for session in (s.session for s in self._scatters):  # what half a dense route would have sent
-            total.dense_bytes_sent -= session.totals.dense_bytes_sent // 2
+                before = getattr(total, name)
+                both = [a + b for a, b in zip(before, value)] if isinstance(value, list) else before + value
+                setattr(total, name, max(before, value) if name == "steps" else both)
         return total
+
+    def card_bytes(self):
+        return [sum(both) for both in zip(*(session.card_bytes() for session in self._sessions))]
 
     def where(self):
         return {**self._scatters[0].session.where(), "device": str(self.device)}

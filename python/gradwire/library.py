@@ -65,14 +65,14 @@ class Comm(Structure):
 
 class StepResult(Structure):
     _fields_ = [("number", c_uint64), ("non_finite", c_uint32), ("first_non_finite", c_uint32),
-                ("seconds", c_double), ("bytes_sent", c_uint64), ("dense_bytes_sent", c_uint64),
+                ("seconds", c_double), ("bytes_sent", c_uint64 * 2), ("dense_bytes_sent", c_uint64 * 2),
                 ("encode_seconds", c_double), ("decode_seconds", c_double)]
 
 
 class LayerStats(Structure):
     _fields_ = [("step", c_uint64), ("posted", c_double), ("begun", c_double), ("arrived", c_double),
                 ("encode_seconds", c_double), ("decode_seconds", c_double), ("bytes_sent", c_uint64 * 2),
-                ("dense_bytes_sent", c_uint64), ("payload_bytes", c_uint64), ("rel_error", c_double),
+                ("dense_bytes_sent", c_uint64 * 2), ("payload_bytes", c_uint64), ("rel_error", c_double),
                 ("non_finite", c_uint64), ("fused", c_int), ("coded_on", c_uint32), ("copy_seconds", c_double)]
 
 
@@ -157,6 +157,8 @@ _SIGNATURES = {
     "gw_step_wait_layers": (c_int, [c_void_p, POINTER(c_uint32), c_size_t, _why]),
     "gw_step_wait": (c_int, [c_void_p, POINTER(StepResult), _why]),
     "gw_step_verify": (c_int, [c_void_p, _why]),
+    "gw_compression": (c_double, [c_uint64 * 2, c_uint64 * 2]),
+    "gw_step_card_bytes": (c_int, [c_void_p, POINTER(c_uint64), POINTER(c_uint64), _why]),
     "gw_step_stats": (c_int, [c_void_p, c_uint32, POINTER(LayerStats)]),
     "gw_comm_nodes": (c_int, [c_void_p, c_char_p, c_double, POINTER(c_uint32), _why]),
     "gw_step_planned": (c_int, [c_void_p, c_uint32, POINTER(Params), POINTER(Route)]),

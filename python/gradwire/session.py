@@ -36,15 +36,25 @@ def make_carrier(group, timeout, node=None):
                    timeout.total_seconds(), node)
 
 
+def counts(sent, ring):
+    """Bytes on all links, and of these to other nodes: what was sent, and what DDP's ring would have sent."""
+    return {"bytes_sent": sum(sent), "dense_bytes": sum(ring), "far_bytes_sent": sent[1], "far_dense_bytes": ring[1]}
+
+
+def compression(sent, ring):
+    return lib.gw_compression((c_uint64 * 2)(*sent), (c_uint64 * 2)(*ring))
+
+
 class Totals:
     def __init__(self):
-        self.steps, self.bytes_sent, self.dense_bytes_sent = 0, 0, 0
+        self.steps, self.bytes_sent, self.dense_bytes_sent = 0, [0, 0], [0, 0]  # inside the node, to other nodes
         self.encode_seconds, self.decode_seconds, self.exchange_seconds, self.skipped = 0.0, 0.0, 0.0, 0
 
     def add(self, result):
         self.steps += 1
-        self.bytes_sent += result.bytes_sent
-        self.dense_bytes_sent += result.dense_bytes_sent
+        for link in range(2):
+            self.bytes_sent[link] += result.bytes_sent[link]
+            self.dense_bytes_sent[link] += result.dense_bytes_sent[link]
         self.encode_seconds += result.encode_seconds
         self.decode_seconds += result.decode_seconds
         self.exchange_seconds += result.seconds
@@ -77,6 +87,7 @@ class Session:
         self._carrier = carrier or make_carrier(group, timeout, node)
         self.on_step = []  # called with the result after every step
         nodes = self._carrier.node_of
+        self.node_of = list(nodes)
         threads = threads or spare_threads(list(nodes).count(nodes[self.rank]))
         config = StepConfig(comm=self._carrier.comm, seed=seed, piece=piece, fuse_below=fuse_below,
                             timeout=timeout.total_seconds(), node_of=nodes, lanes=lanes, threads=threads,
@@ -367,10 +378,16 @@ class Session:
 
     # ---- statistics ----
 
+    def card_bytes(self):
+        """What the busiest node's network card will send in a step, at most, and what DDP's ring would; 0 on one node."""
+        card, ring, why = c_uint64(), c_uint64(), Why()
+        check(lib.gw_step_card_bytes(self._step, byref(card), byref(ring), byref(why)), why)
+        return card.value, ring.value
+
     def where(self):
         on_device = self.device is not None
         return {"device": str(self.device.torch) if on_device else "cpu",
-                "coding": "gpu" if on_device and self.device.cuda is not None else "cpu",
+                "nodes": len(set(self.node_of)), "coding": "gpu" if on_device and self.device.cuda is not None else "cpu",
                 "carrier": "nccl" if self._device_comm is not None else self._carrier.backend}
 
     def layer_stats(self, layer):
@@ -410,7 +427,6 @@ class Session:
             found.append({"name": layer.name, "elements": layer.elements, "spec": self.spec_of(i), "route": layer.route,
                           "step": s.step if arrived else None, "posted_ms": 1e3 * s.posted, "begun_ms": 1e3 * s.begun,
                           "arrived_ms": 1e3 * s.arrived, "encode_ms": 1e3 * s.encode_seconds,
-                          "decode_ms": 1e3 * s.decode_seconds, "bytes_sent": sum(s.bytes_sent),
-                          "dense_bytes": s.dense_bytes_sent, "together": bool(s.fused), "copy_ms": 1e3 * s.copy_seconds,
+                          "decode_ms": 1e3 * s.decode_seconds, **counts(s.bytes_sent, s.dense_bytes_sent), "together": bool(s.fused), "copy_ms": 1e3 * s.copy_seconds,
                           "coded_on": " and ".join(name for bit, name in ((1, "cpu"), (2, "gpu")) if s.coded_on & bit)})
         return found

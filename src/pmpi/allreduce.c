@@ -59,7 +59,8 @@ static int forget(MPI_Comm comm, int which, void *value, void *extra)
     group *g = value;
     if (chosen.verbose && g->comm->rank == 0) {
         (void)fprintf(stderr,
-                      "gradwire: %llu sums taken over; rank 0 sent %llu bytes, %llu uncompressed\n",
+                      "gradwire: %llu sums taken over; rank 0 sent %llu bytes, %llu by an "
+                      "uncompressed ring\n",
                       (unsigned long long)g->calls, (unsigned long long)g->bytes,
                       (unsigned long long)g->dense_bytes);
     }
@@ -221,7 +222,8 @@ static int sum_compressed(const void *send, void *receive, size_t count, MPI_Com
     }
     if (gw_step_stats(s->step, 0, &stats) == GW_OK) {
         g->bytes += stats.bytes_sent[GW_LINK_INTRA] + stats.bytes_sent[GW_LINK_INTER];
-        g->dense_bytes += stats.dense_bytes_sent;
+        g->dense_bytes +=
+            stats.dense_bytes_sent[GW_LINK_INTRA] + stats.dense_bytes_sent[GW_LINK_INTER];
     }
     return MPI_SUCCESS;
 }

@@ -295,5 +295,8 @@ gw_status gw_step_prepare(gw_step *s, gw_why *why)
     if (status == GW_OK) {
         status = make_workspaces(s, why);
     }
+    if (status == GW_OK) {
+        status = gw_step_count_ring(s, why);
+    }
     return status == GW_OK ? make_trial(s, why) : status;
 }

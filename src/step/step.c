@@ -496,9 +496,9 @@ static void close_step(gw_step *s, gw_step_result *result)
         r.first_non_finite = l->bad && r.non_finite == 0 ? i : r.first_non_finite;
         r.non_finite += l->bad != 0;
         for (int link = 0; link < GW_LINKS; link++) {
-            r.bytes_sent += l->stats.bytes_sent[link];
+            r.bytes_sent[link] += l->stats.bytes_sent[link];
+            r.dense_bytes_sent[link] += l->stats.dense_bytes_sent[link];
         }
-        r.dense_bytes_sent += l->stats.dense_bytes_sent;
         r.encode_seconds += l->stats.encode_seconds;
         r.decode_seconds += l->stats.decode_seconds;
         l->posted = l->begun = l->bad = 0;

@@ -62,7 +62,8 @@ typedef struct gw_layer {
     void *event;    /* on a device: the gradient is ready */
     gw_exchange **pieces;
     uint32_t n_pieces;
-    uint32_t fusion; /* UINT32_MAX: none */
+    uint32_t fusion;         /* UINT32_MAX: none */
+    uint64_t ring[GW_LINKS]; /* gw_layer_stats.dense_bytes_sent */
     /* this step */
     gw_tensor gradient;
     int posted, begun, bad;
@@ -291,8 +292,10 @@ static inline gw_dtype gw_step_sends(const gw_layer *l, const gw_route *route)
 {
     return gw_route_encodes(route) == 0 ? l->dtype : GW_F32;
 }
-/* What a rank sends of the layer along the flat uncompressed route, as gw_layer_stats.dense_bytes_sent counts it. */
+/* What a rank of a ring sends of the layer uncompressed, on all links together. */
 uint64_t gw_step_dense_bytes(const gw_step *s, const gw_layer *l);
+/* Of every layer, this rank's part of what a ring sends; after the exchanges are made. */
+gw_status gw_step_count_ring(gw_step *s, gw_why *why);
 /* Everything has arrived: residuals and codec state count from now on, or stay where a mean is not finite,
  * which every rank sees alike. */
 gw_status gw_step_settle(gw_step *s, gw_why *why);

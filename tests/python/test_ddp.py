@@ -339,9 +339,10 @@ def scalars(rank, n):
     gradwire.attach(ddp, "natural:bits=8", dense_below=200, writer=writer, quiet=True)
     models.train(ddp, models.batches(rank), 2)
     line = gradwire.summary(ddp)
-    gradwire.detach(ddp)
-    assert "natural:bits=8" in line and "2 steps" in line, line
+    assert "natural:bits=8" in line and "2 ranks on 1 node, 2 steps" in line and "MB/step inside the node (DDP: " in line, line
+    assert f"compression {gradwire.stats(ddp)['ratio']:.1f}x of DDP's bytes inside the node" in line, line
     assert rank != 0 or ("gradwire/ratio" in [s[0] for s in writer.said] and writer.said[-1][2] == 2), writer.said
+    gradwire.detach(ddp)
 
 
 def test_summary_and_scalars():

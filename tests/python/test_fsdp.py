@@ -1,6 +1,8 @@
 #!/usr/bin/env python3
 """fully_shard: the compressed reduce-scatter, with empty and uneven shards, beside FSDP alone."""
 
+import contextlib
+import io
 import sys
 
 import torch
@@ -316,6 +318,24 @@ def lost(rank, n):
 
 def test_a_lost_state():
     ranks.run(2, lost)
+
+
+def warned(rank, n, nodes):
+    """Routes of shards are flat: what the ranks of a node send through its card together may be more than FSDP alone sends."""
+    for spec, expected in (("natural:bits=8", False), ("dense", True), ("topk:density=0.95", True)):
+        said, model = io.StringIO(), fully_shard(torch.nn.Linear(256, 256, bias=False), mesh=everyone())
+        with contextlib.redirect_stderr(said):
+            gradwire.attach(model, spec, dense_below=0, residual="full", quiet=True, node=nodes[rank])
+        found = "through a node's network card along this route; DDP sends" in said.getvalue()
+        model(torch.ones(1, 256)).sum().backward()
+        stats = gradwire.stats()
+        assert 0 < stats["far_bytes_sent"] < stats["bytes_sent"] and 0 < stats["far_dense_bytes"] < stats["dense_bytes"], stats
+        gradwire.detach(model)
+        assert found == (expected and rank == 0), (spec, said.getvalue())
+
+
+def test_what_sends_more_is_named():
+    ranks.run(4, warned, "aabb")
 
 
 if __name__ == "__main__":

@@ -6,6 +6,7 @@ import json
 import os
 import pathlib
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -93,6 +94,56 @@ def run_script(text, *options):
         print(f"torch aborted at exit, try {tries + 1}")
     assert codes == [0, 0] and "Traceback" not in "".join(said), said  # one at exit leaves 0
     return said
+
+
+def bench(names, *options):
+    """What two ranks said, each on a node of its own."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = str(free.getsockname()[1])
+    processes = []
+    for rank in range(2):
+        environment = dict(os.environ, PYTHONPATH=str(ROOT / "python"), MASTER_PORT=port, **{name: value.format(rank=rank) for name, value in names.items()})
+        processes.append(subprocess.Popen([sys.executable, "-m", "gradwire.bench", *options, "--node", f"n{rank}"], env=environment,
+                                          stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True))
+    said = [p.communicate(timeout=110) for p in processes]
+    return said, [p.returncode for p in processes]
+
+
+TORCHRUN = {"RANK": "{rank}", "WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1"}
+MPIRUN = {"OMPI_COMM_WORLD_RANK": "{rank}", "OMPI_COMM_WORLD_SIZE": "2", "OMPI_COMM_WORLD_LOCAL_SIZE": "2"}
+
+
+def test_a_bench_of_these_hosts():
+    for names in (TORCHRUN, MPIRUN):
+        said, codes = bench(names, "--elements", "65536", "--steps", "2", "--rounds", "2", "--codec", "natural:bits=8", "--codec", "dense")
+        assert codes == [0, 0], said
+        *lines, last = said[0][0].splitlines()
+        result = json.loads(last)
+        half = "fp16" if torch.__version__.startswith("1.") else "bf16"
+        rows = {row["name"]: row for row in result["rows"]}
+        assert list(rows) == ["computing alone", "DDP fp32", f"DDP {half}", "natural:bits=8", "dense"], rows
+        assert (result["format"], result["ranks"], result["nodes"], result["ranks_per_node"]) == ("gradwire.bench/1", 2, 2, [1, 1]), result
+        n = result["elements"]
+        assert n == 65536 and rows["DDP fp32"]["card_megabytes"] == 4e-6 * n and rows[f"DDP {half}"]["card_megabytes"] == 2e-6 * n
+        assert 3.9 < rows["natural:bits=8"]["compression"] < 4.01 and 0.98 < rows["dense"]["compression"] <= 1, rows
+        for name, row in rows.items():
+            assert row["equal"] and row["step_ms"] > 0 and row["step_ms_range"][0] <= row["step_ms"] <= row["step_ms_range"][1], row
+            assert (row["allreduce_ms"] is None) == (name == "computing alone"), row
+            assert any(line.startswith(name) for line in lines), (name, lines)
+            if row["compression"] is not None:
+                assert abs(row["card_megabytes"] * row["compression"] - 4e-6 * n) < 1e-9 * n, row
+        assert "2 ranks on 2 nodes (1, 1)" in lines[0] and "that DDP sends in fp32 along a ring, to other nodes" in lines[-1], lines
+        assert said[1][0] == "", said[1]
+
+
+def test_a_bench_says_what_it_lacks():
+    said, codes = bench({})
+    assert codes == [1, 1] and "start it by torchrun or mpirun" in said[0][1], said
+    said, codes = bench(dict(MPIRUN, OMPI_COMM_WORLD_LOCAL_SIZE="1"))
+    assert codes == [1, 1] and "no MASTER_ADDR" in said[0][1], said
+    said, codes = bench(TORCHRUN, "--codec", "zip", "--elements", "65536", "--rounds", "1", "--steps", "1")
+    assert codes == [1, 1] and "no codec named" in said[0][1] and "Traceback" not in said[0][1], said
 
 
 def test_a_script_that_was_never_changed():

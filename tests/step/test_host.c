@@ -134,13 +134,16 @@ static void layers_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
         gw_step_result result;
         gw_layer_stats one;
         RANK_OK(gw_step_wait(s->step, &result, &why), why.text);
-        uint64_t sent = 0, dense = 0;
+        uint64_t sent[2] = {0, 0}, dense[2] = {0, 0};
         for (uint32_t l = 0; l < LAYERS; l++) {
             RANK_OK(gw_step_stats(s->step, l, &one), "stats");
-            sent += one.bytes_sent[0] + one.bytes_sent[1];
-            dense += one.dense_bytes_sent;
+            for (int link = 0; link < 2; link++) {
+                sent[link] += one.bytes_sent[link];
+                dense[link] += one.dense_bytes_sent[link];
+            }
         }
-        RANK_TRUE(sent != 0 && result.bytes_sent == sent && result.dense_bytes_sent == dense,
+        RANK_TRUE(sent[0] + sent[1] != 0 && memcmp(result.bytes_sent, sent, sizeof sent) == 0 &&
+                      memcmp(result.dense_bytes_sent, dense, sizeof dense) == 0,
                   "the sums of the result");
     }
     steps_close(whole);

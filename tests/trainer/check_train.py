@@ -175,6 +175,8 @@ def one_before(work, images):
     after = run_oracle.check(folder)
     assert after["state"] == "finished" and len(after["steps"]) == STEPS and '"gradwire.run/3"' in (folder / "run.json").read_text()
     for key in ("steps", "tests", "samples"):
+        if key == "steps":  # which all went to other nodes
+            before[key] = [dict(step, far_bytes_sent=step["bytes_sent"], far_dense_bytes=step["dense_bytes"]) for step in before[key]]
         assert before[key] and after[key][: len(before[key])] == before[key], f"{key} of before"
     assert [t["step"] for t in after["tests"]] == list(range(4, 41, 4)) and [s["step"] for s in after["samples"]] == list(range(5, 41, 5))
     assert "1 run" in run(GRADWIRE, "report", folder, "-o", work / "after.html").stdout
@@ -207,6 +209,28 @@ def case_interrupt(work, images):
     out = run(*several, "--resume", folder).stdout
     assert "adacomp" in out and "stopped" not in out, out
     assert all(run_oracle.check(p)["state"] == "finished" for p in folder.iterdir())
+
+
+def case_nodes(work, images):
+    """Bytes to other nodes and inside the node are counted apart; the compression is of what DDP's ring sends between nodes."""
+    for per_node, codec, least, most in ((2, "dense", 1.45, 1.51), (2, "natural:bits=8", 5.4, 6.1), (4, "natural:bits=8", 3.5, 4.05)):
+        folder = work / f"{codec.split(':')[0]}-{per_node}"
+        line = command(images, "-c", codec, "--steps", 2, "--ranks-per-node", per_node, "--out", folder, "--json", "-q")
+        line[line.index("--ranks") + 1] = 4
+        said = run(*line)
+        one, table = run_oracle.check(folder), json.loads(run(GRADWIRE, "report", folder, "-o", work / "r.html", "--json").stdout)
+        ring = 2 * 3 / 4 * 4 * sum(layer["elements"] for layer in one["layers"])
+        for step in one["steps"]:
+            far, far_ring = (step[key] for key in ("far_bytes_sent", "far_dense_bytes"))
+            if per_node == 4:
+                assert far == far_ring == 0 and abs(step["dense_bytes"] - ring) <= 1e-3 * ring, step
+            else:  # the two ranks of a node share its card
+                assert abs(far_ring - ring / 2) <= 0.02 * ring and abs(step["dense_bytes"] - ring) <= 0.02 * ring, (ring, step)
+                assert 0 < far < step["bytes_sent"], step
+        sent, dense = (sum(step[key] for step in one["steps"]) for key in
+                       (("bytes_sent", "dense_bytes") if per_node == 4 else ("far_bytes_sent", "far_dense_bytes")))
+        assert abs(table["ways"][0]["ratio"] - dense / sent) < 1e-9 and least < dense / sent < most, (dense / sent, table["ways"])
+        assert json.loads(said.stdout)["steps"] == one["steps"]
 
 
 def case_disk(work, images):
@@ -458,9 +482,11 @@ def case_profile(work, images):
 def assert_figures(path, folder):
     """What the file says is what run.json says of the run in `folder`, whose name is its label."""
     one, found = run_oracle.check(folder), prometheus.read(path.read_text())
-    last, sums = one["steps"][-1], {key: sum(step[key] for step in one["steps"]) for key in ("bytes_sent", "dense_bytes", "non_finite")}
+    last, sums = one["steps"][-1], {key: sum(step[key] for step in one["steps"]) for key in
+                                   ("bytes_sent", "dense_bytes", "far_bytes_sent", "far_dense_bytes", "non_finite")}
     expected = dict(step=last["step"], loss=last["loss"], step_seconds=last["seconds"], wait_seconds=last["wait_seconds"], bytes_sent_total=sums["bytes_sent"],
-                    dense_bytes_total=sums["dense_bytes"], non_finite_total=sums["non_finite"])
+                    dense_bytes_total=sums["dense_bytes"], far_bytes_sent_total=sums["far_bytes_sent"], far_dense_bytes_total=sums["far_dense_bytes"],
+                    non_finite_total=sums["non_finite"])
     if one["tests"]:
         expected["test_accuracy"] = one["tests"][-1]["accuracy"]
     assert found == {(f"gradwire_{name}", (("run", folder.name),)): value for name, value in expected.items()}, (found, expected)

@@ -14,9 +14,11 @@ COUNT, NUMBER, MAYBE, TEXT, FLAG = "count", "number", "number or null", "text", 
 CONFIG = dict(model=TEXT, engine=TEXT, ranks=COUNT, ranks_per_node=COUNT, batch=COUNT, steps=COUNT, seed=COUNT, spec=TEXT, route=TEXT,
               fuse_below=COUNT, link_bytes_per_second=NUMBER, latency_seconds=NUMBER, optimiser=TEXT, rate=NUMBER, warmup=COUNT,
               momentum=NUMBER, decay=NUMBER, schedule=TEXT, data=TEXT, plan=TEXT, plan_checksum=TEXT)
-OPTIONAL = {"plan", "plan_checksum"}
-LAYER = dict(name=TEXT, kind=TEXT, elements=COUNT, spec=TEXT, route=TEXT, fused=FLAG, bytes_sent=COUNT, dense_bytes=COUNT)
-STEP = dict(step=COUNT, loss=MAYBE, seconds=NUMBER, wait_seconds=NUMBER, bytes_sent=COUNT, dense_bytes=COUNT, non_finite=COUNT)
+OPTIONAL = {"plan", "plan_checksum", "far_bytes_sent", "far_dense_bytes"}  # the last two: files of before lack them
+LAYER = dict(name=TEXT, kind=TEXT, elements=COUNT, spec=TEXT, route=TEXT, fused=FLAG, bytes_sent=COUNT, dense_bytes=COUNT,
+             far_bytes_sent=COUNT, far_dense_bytes=COUNT)
+STEP = dict(step=COUNT, loss=MAYBE, seconds=NUMBER, wait_seconds=NUMBER, bytes_sent=COUNT, dense_bytes=COUNT, far_bytes_sent=COUNT,
+            far_dense_bytes=COUNT, non_finite=COUNT)
 TEST = dict(step=COUNT, seconds=NUMBER, accuracy=NUMBER, loss=MAYBE, bits=MAYBE)
 SAMPLE = dict(step=COUNT, backward_seconds=NUMBER, forward_seconds=NUMBER, update_seconds=NUMBER, layers=list)
 SAMPLE_LAYER = dict(posted=NUMBER, begun=NUMBER, arrived=NUMBER, encode_seconds=NUMBER, decode_seconds=NUMBER, bytes_sent=COUNT,
@@ -29,7 +31,8 @@ AUTO = dict(step=COUNT, bound_at=COUNT, reason=TEXT, outcome=TEXT, words=TEXT, p
 TRAVEL = dict(spec=TEXT, route=TEXT)
 WATCH = dict(step=COUNT, measured_seconds=MAYBE, predicted_seconds=MAYBE, expected_seconds=MAYBE, error=MAYBE, budget=MAYBE, noise_ratio=MAYBE, loss=MAYBE)
 REASONS = ("start", "periodic", "slower", "faster", "error", "quiet", "diverging", "non_finite", "recovered")
-SUMMARY = dict(steps=COUNT, seconds=NUMBER, wait_seconds=NUMBER, bytes_sent=COUNT, dense_bytes=COUNT, non_finite=COUNT)
+SUMMARY = dict(steps=COUNT, seconds=NUMBER, wait_seconds=NUMBER, bytes_sent=COUNT, dense_bytes=COUNT, far_bytes_sent=COUNT,
+            far_dense_bytes=COUNT, non_finite=COUNT)
 ROOT = dict(format=TEXT, gradwire=TEXT, started=TEXT, state=TEXT, config=dict, weights=COUNT, layers=list, steps=list, tests=list,
             samples=list)
 
@@ -83,8 +86,9 @@ def check_order(run):
 def check_bytes(run):
     """What layers sent is what steps sent."""
     if run["state"] == "finished":
-        for key in ("bytes_sent", "dense_bytes"):
-            assert sum(layer[key] for layer in run["layers"]) == sum(step[key] for step in run["steps"]), f"{key} of layers and of steps"
+        for key in ("bytes_sent", "dense_bytes", "far_bytes_sent", "far_dense_bytes"):
+            layers, steps = (sum(one.get(key, one[key.removeprefix("far_")]) for one in run[part]) for part in ("layers", "steps"))
+            assert layers == steps, f"{key} of layers {layers}, of steps {steps}"
     for step in run["steps"]:
         assert step["wait_seconds"] <= step["seconds"], f"step {step['step']} waited longer than it took"
 
@@ -162,7 +166,7 @@ def join_history(folder, run):
     run.update(arrays)
     known = arrays["steps"][: summary["steps"]]
     assert len(known) == summary["steps"] and (not done or len(arrays["steps"]) == len(known)), f"{len(arrays['steps'])} steps, summary {summary}"
-    for key in ("bytes_sent", "dense_bytes", "non_finite"):
+    for key in (key for key in summary if "bytes" in key or key == "non_finite"):
         assert summary[key] == sum(step[key] for step in known), f"summary.{key}"
     for key in ("seconds", "wait_seconds"):
         assert math.isclose(summary[key], sum(step[key] for step in known), rel_tol=1e-9), f"summary.{key}"

@@ -99,8 +99,8 @@ static void train(ranks *all, uint32_t rank_number, gw_comm *comm, void *arg)
     memcpy(u->weights[rank_number], r->model->weights, r->model->room * sizeof(float));
     if (rank_number == 0) {
         u->room = r->model->room;
-        u->bytes = s.bytes_sent;
-        u->dense_bytes = s.dense_bytes;
+        u->bytes = s.bytes_sent[0] + s.bytes_sent[1];
+        u->dense_bytes = s.dense_bytes[0] + s.dense_bytes[1];
         u->test = test;
     }
     rank_destroy(r);
