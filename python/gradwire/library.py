@@ -193,11 +193,21 @@ def _candidates():
     return [here / "libgradwire.so", root / "build/release/src/libgradwire.so", root / "build/dev/src/libgradwire.so"]
 
 
+def _what_to_install(error):
+    if "openblas" in error:
+        return ("Install OpenBLAS (Debian, Ubuntu: apt install libopenblas0; Fedora: dnf install openblas), or build without it and "
+                "without the codec lowrank: GRADWIRE_BLAS=OFF pip install ./python")
+    return "Install what is missing, or build it on this machine: 'make build' in the source tree, or 'pip install ./python'"
+
+
 def _load():
     places = _candidates()
     for place in places:
         if place.exists():
-            library = ctypes.CDLL(str(place))
+            try:
+                library = ctypes.CDLL(str(place))
+            except OSError as error:  # a library that it needs is missing, or it is of another machine
+                raise ImportError(f"gradwire: {place} cannot be loaded: {error}. {_what_to_install(str(error))}") from None
             library.gradwire_folder = place.resolve().parent
             for name, (result, arguments) in _SIGNATURES.items():
                 function = getattr(library, name, None)
@@ -206,7 +216,8 @@ def _load():
                 function.restype = result
                 function.argtypes = arguments
             return library
-    raise ImportError("gradwire: no libgradwire.so; looked at " + ", ".join(str(p) for p in places))
+    raise ImportError("gradwire: there is no libgradwire.so at " + ", ".join(str(p) for p in places) + ". Build it: 'make build' in the "
+                      "source tree, or 'pip install ./python' for this Python. GRADWIRE_LIBRARY=FILE names one that is elsewhere")
 
 
 lib = _load()
