@@ -67,6 +67,9 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
         piece = 0 if _plan.is_file(what) else 1 << 21
     options = dict(seed=seed, timeout=datetime.timedelta(seconds=timeout), lanes=lanes, threads=threads, piece=piece, node=node,
                    verify_every=VERIFY_NEVER if verify_every is None else int(verify_every))
+    from . import ddp
+
+    ddp.check_kind(model)
     if hasattr(model, "set_custom_reduce_scatter"):
         from . import fsdp
 
@@ -102,9 +105,7 @@ def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet,
         for layer in layers:
             layer.coder = "@gpu" if where is not None else ""
         wire = _plan.choose(layers, what, route, rules, dense_below, where)
-        hook = getattr(model, "_gradwire_hook", None) or ddp.Hook(model)
-        model._gradwire_hook = hook
-        return layers, parameters, hook, where, wire
+        return layers, parameters, ddp.hook_of(model), where, wire
 
     group = model.process_group
     layers, parameters, hook, where, wire = say_together(group, prepare)
