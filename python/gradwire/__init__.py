@@ -10,18 +10,26 @@ import atexit
 import datetime
 import sys
 
-import torch.distributed as dist
-
 from . import plan as _plan
-from . import state as _state
-from .groups import gather, say_together
 from .library import VERIFY_NEVER, GradwireError, version
-from .session import Session
 
-__all__ = ["GradwireError", "attach", "detach", "load_state_dict", "profile", "state_dict", "stats", "summary", "tell_loss",
-           "verify", "version"]
+__all__ = ["GradwireError", "attach", "detach", "load_state_dict", "profile", "state_dict", "stats", "summary",
+           "tell_loss", "verify", "version"]
 
 _attached = []  # in the order of attach
+
+
+def _need_torch():
+    """Modules that import torch are imported by the functions that need it."""
+    try:
+        from torch import distributed as dist
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ImportError("gradwire.attach and gradwire.profile need PyTorch, and this Python has none: 'pip install torch', or run the "
+                          f"script with the Python that has it (this one is {sys.executable})") from None
+    if not dist.is_available():
+        raise ImportError("this PyTorch was built without torch.distributed: install one that has it, such as 'pip install torch' for Linux")
 
 
 class _Attached:
@@ -36,7 +44,7 @@ def _unwrap(model):
 
 def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=16384, seed=0, timeout=1800.0, lanes=0,
            threads=0, piece=None, scaler=None, residual=None, replicas=None, writer=None, quiet=False,
-           payloads="host", verify_every=50, node=None):
+           payloads="host", verify_every=50, node=None, attach_timeout=45.0, warmup=0, warmup_codec="dense"):
     """From now on the model's gradients go through gradwire. All ranks call it, with the same arguments.
 
     what         a codec ("natural:bits=8", "adacomp", "dense", ...), a plan file (.json), whose buckets and order are run too, "adapt/dither:bits=4": every layer its
@@ -59,7 +67,11 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
                  sums, go from device to device by NCCL, one rank a device
     node         this rank's node by name, the same for ranks of one machine; by default boot id and network namespace tell
     verify_every steps after which ranks compare hashes of the means they have had (docs/trust.md); None: never, and nothing is hashed
+    attach_timeout  seconds that ranks wait for each other to call attach; then it fails, and names the missing ranks
+    warmup       the first steps, of the run's step number, in which layers that `what` compresses are sent by warmup_codec
+    warmup_codec "dense", or a codec that keeps no residuals ("dither:bits=4")
     """
+    _need_torch()
     model = _unwrap(model)
     if any(a.model is model for a in _attached):
         raise GradwireError("this model is attached already: detach it first")
@@ -79,20 +91,28 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
             raise GradwireError("payloads= is for DDP: shards are coded on the CPU")
         if _plan.chooser(what) is not None:
             raise GradwireError("levels are chosen under DDP only: give fully_shard one codec")
-        hook = fsdp.Fsdp(model, what, rules, dense_below, residual, replicas, options)
+        hook = fsdp.Fsdp(model, what, rules, dense_below, residual, replicas, attach_timeout, (warmup, warmup_codec), options)
         attached = _Attached(model, hook, hook, what, quiet)
     else:
         if replicas is not None:
             raise GradwireError("replicas= is for fully_shard")
-        attached = _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, payloads, options)
+        attached = _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, payloads, attach_timeout,
+                               (warmup, warmup_codec), options)
+    if not _attached:
+        atexit.unregister(_at_exit)
+        atexit.register(_at_exit)  # now, to run before what torch registered when it was imported
     _attached.append(attached)
     if writer is not None:
         _write_scalars(attached, writer)
     return model
 
 
-def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, payloads, options):
+def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, payloads, attach_timeout, warmup, options):
+    import torch.distributed as dist
+
     from . import ddp, device
+    from .groups import alike, gather, meet, say_together
+    from .session import Session
 
     if residual is not None:
         raise GradwireError("residual= is for fully_shard; with DDP codecs that want feedback always have it")
@@ -105,17 +125,19 @@ def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet,
         for layer in layers:
             layer.coder = "@gpu" if where is not None else ""
         wire = _plan.choose(layers, what, route, rules, dense_below, where)
-        return layers, parameters, ddp.hook_of(model), where, wire
+        return layers, parameters, ddp.hook_of(model), where, wire, _plan.warmup(*warmup, what)
 
     group = model.process_group
-    layers, parameters, hook, where, wire = say_together(group, prepare)
+    meet(group, attach_timeout)
+    layers, parameters, hook, where, wire, phase = say_together(group, prepare)
+    alike(group, "(warmup, warmup_codec)", warmup)
     reasons = gather(group, where.why if where is not None else None)
     if dist.get_rank(group) == 0:
         device.warn(reasons)
     # a plan decides for small layers too; else they go together
     fuse_below = 0 if _plan.is_file(what) else dense_below
     session = Session(layers, group, fuse_below=fuse_below, scaler=scaler, device=where, chooser=_plan.chooser(what), spec=what,
-                      payloads=payloads, wire=wire, **options)
+                      payloads=payloads, wire=wire, warmup=phase, **options)
     hook.use(session, parameters)
     return _Attached(model, hook, session, what, quiet)
 
@@ -153,7 +175,7 @@ def state_dict(model=None):
     session = _find(model).session
     state = {"format": "gradwire.state/1", "world": session.ranks, "rank": session.rank, "step": session.number,
              "residuals": session.save()}
-    if session.chooser is not None:
+    if session.chooses:
         state["levels"] = session.save_levels()
     return state
 
@@ -167,6 +189,8 @@ def load_state_dict(state, model=None, *, missing="error"):
               with the next gradient; stats()["lost"] has the same. A damaged state is an error: leave it out to drop it
     """
     attached = _find(model)
+    from . import state as _state
+
     return _state.load(attached.session, state, missing, attached.quiet)
 
 
@@ -190,8 +214,10 @@ def stats(model=None, layers=False):
              "decode_seconds": totals.decode_seconds, "exchange_seconds": totals.exchange_seconds,
              "ratio": totals.dense_bytes_sent / totals.bytes_sent if totals.bytes_sent else 1.0,
              **attached.session.where()}
-    if attached.session.chooser is not None:
+    if attached.session.chooses:
         found[attached.session.chooser] = attached.session.last_choice()
+    if attached.session.warmup is not None:
+        found["warmup"] = attached.session.warmup.stats(attached.session.number)
     if attached.session.lost is not None:
         found["lost"] = attached.session.lost.stats()
     if layers:
@@ -221,7 +247,6 @@ def _say(attached):
         _attached.remove(attached)
 
 
-@atexit.register
 def _at_exit():
     for attached in list(_attached):
         _say(attached)
@@ -245,6 +270,7 @@ def _write_scalars(attached, writer):
 
 def profile(model, steps=20, path="job.json", **about):
     """Records when each gradient is ready and writes the job file: see gradwire.job."""
+    _need_torch()
     from . import job
 
     return job.profile(model, steps, path, **about)

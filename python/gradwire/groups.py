@@ -4,6 +4,7 @@ These are made once, and lent to one attached model after the other: torch keeps
 rank and threads. A message finds its receive by order alone, so that only groups come back on which every message has arrived.
 """
 
+import datetime
 import hashlib
 import pickle
 import weakref
@@ -12,6 +13,8 @@ import torch.distributed as dist
 
 from .library import ERR_CHECKSUM, GradwireError, lib, version
 
+PATIENCE = 10  # seconds, for the decision of a rank that is known to have made one
+GAVE_UP = 1 << 20  # more than there are ranks
 MESSAGES = 4  # counts how they were told apart and cut so far: ranks that do it differently would wait for each other
 _numbers = {}  # of what was made of the same ranks so far
 _idle = weakref.WeakKeyDictionary()  # lines that came back, by job (its default group), by ranks and timeout, by name
@@ -30,6 +33,57 @@ def ranks_of(group):
 
 def job_store():
     return dist.distributed_c10d._get_default_store()
+
+
+def named(ranks):
+    """ranks 0, 2 and 5"""
+    text = [str(rank) for rank in ranks]
+    return f"rank {text[0]}" if len(text) == 1 else f"ranks {', '.join(text[:-1])} and {text[-1]}"
+
+
+# ---- what ranks tell each other ----
+
+def _said(store, key, seconds):
+    try:
+        store.wait([key], datetime.timedelta(seconds=seconds))
+        return True
+    except RuntimeError:
+        return False
+
+
+def meet(group, seconds):
+    """All ranks of the group call attach within so many seconds, or it fails on those that do, and names the others. By the job's
+    store, since a rank that does not come would keep a collective call waiting until the process group's timeout.
+
+    One rank decides for all: the last to arrive, or the first whose patience ends before."""
+    store, rank, n = job_store(), dist.get_rank(group), dist.get_world_size(group)
+    if store is None or n == 1:  # MPI has none
+        return
+    key = new_name("attach", ranks_of(group))
+    arrivals, decision = key + "/arrived", key + "/decision"
+    store.add(f"{key}/{rank}", 1)
+    arrived = store.add(arrivals, 1)
+    if arrived == n:
+        store.set(decision, "all")
+    elif arrived < GAVE_UP and not _said(store, decision, seconds):
+        if store.add(arrivals, GAVE_UP) - GAVE_UP < n:
+            absent = [r for r in range(n) if store.add(f"{key}/{r}", 0) == 0]
+            store.set(decision, named(absent) if absent else "all")  # the last may have come in this moment
+    missing = store.get(decision).decode() if _said(store, decision, PATIENCE) else "another rank"
+    if missing != "all":
+        raise GradwireError(
+            f"{missing} of {n} did not call gradwire.attach within {seconds:g} s. All ranks must attach. If the script calls attach: does "
+            "every rank reach it? If a rank only takes longer: attach_timeout=SECONDS. If the script runs under gradwire.run and its "
+            "launcher starts the other ranks by itself, as Lightning does, these run without gradwire: start every rank by "
+            "'torchrun … -m gradwire.run … SCRIPT', or call gradwire.attach in the script")
+
+
+def alike(group, name, value):
+    """Fails on all ranks if the value differs between them."""
+    everyone = gather(group, value)
+    for rank, other in enumerate(everyone):
+        if other != everyone[0]:
+            raise GradwireError(f"rank {rank} has {name}={other!r}, rank 0 has {everyone[0]!r}: pass the same on all ranks")
 
 
 def _sealed(rank, value):

@@ -1,0 +1,174 @@
+#!/usr/bin/env python3
+"""What is missing is said where it is missed: ranks that do not attach, torch, the library."""
+
+import os
+import pathlib
+import random
+import subprocess
+import sys
+import tempfile
+
+import torch
+import torch.distributed as dist
+
+import models
+import ranks
+from ranks import gradwire
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PATIENCE = 1.5  # seconds: attach_timeout of ranks that wait for one that never comes
+
+
+def attach(ddp, seconds=30.0):
+    gradwire.attach(ddp, "natural:bits=8", dense_below=200, attach_timeout=seconds, quiet=True)
+
+
+def some_attach(rank, n, absent):
+    """Whoever attaches hears who does not; a rank that comes too late, too. The next time all come, and train."""
+    ddp, come = models.ddp(models.mixed()), dist.distributed_c10d._get_default_store()
+    whose = f"rank {absent[0]} of {n}" if len(absent) == 1 else f"ranks {absent[0]} and {absent[1]} of {n}"
+    if rank in absent:
+        come.wait(["given up"])
+    words = ranks.raises(gradwire.GradwireError, lambda: attach(ddp, PATIENCE), f"{whose} did not call gradwire.attach",
+                         "attach_timeout", "gradwire.run")
+    come.set("given up", "1")
+    ranks.raises(gradwire.GradwireError, gradwire.stats, "0 models")
+    attach(ddp)
+    models.train(ddp, models.batches(rank), 2)
+    ranks.same_everywhere(ranks.flat(ddp), "after an attach that failed")
+    gradwire.detach(ddp)
+    return words
+
+
+def test_only_some_ranks_attach():
+    for n, absent in ((2, [1]), (3, [0]), (4, [0, 2])):
+        words = ranks.run(n, some_attach, absent)
+        assert len(set(words)) == 1, words
+
+
+def shards_of_some(rank, n):
+    from torch.distributed.device_mesh import init_device_mesh
+    from torch.distributed.fsdp import fully_shard
+
+    model = fully_shard(models.mixed(), mesh=init_device_mesh("cpu", (n,)))
+    store = dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        ranks.raises(gradwire.GradwireError, lambda: gradwire.attach(model, attach_timeout=PATIENCE), "rank 1 of 2 did not call")
+        store.set("given up", "1")
+    else:
+        store.wait(["given up"])
+
+
+def test_only_some_ranks_attach_shards():
+    if not hasattr(torch, "compile"):
+        return f"torch {torch.__version__} has no fully_shard"
+    ranks.run(2, shards_of_some)
+
+
+def meetings(rank, n, seed, rounds):
+    """What each rank heard, of meetings in which one after the other loses patience, early or when all are there already."""
+    chance, heard, groups = random.Random(f"{seed} {rank}"), [], gradwire.groups
+    wait = groups._said
+    groups._said = lambda store, key, seconds: (seconds != 30 or chance.random() < 0.8) and wait(store, key, seconds)
+    for _ in range(rounds):
+        try:
+            groups.meet(None, 30)
+            heard.append("all")
+        except gradwire.GradwireError as error:
+            heard.append(str(error).split(" did not")[0])
+    return heard
+
+
+def test_all_ranks_hear_the_same():
+    seed = 20261119
+    heard = ranks.run(4, meetings, seed, 150)
+    for number, words in enumerate(zip(*heard)):
+        assert len(set(words)) == 1, f"seed {seed}, meeting {number}: {words}"
+    assert {"all"} < set(heard[0]), "ranks always met, or never: the test shows nothing"
+
+
+def differ(rank, n):
+    ddp = models.ddp(models.mixed())
+    ranks.raises(gradwire.GradwireError, lambda: gradwire.attach(ddp, warmup=rank), "rank 1 has", "warmup", "rank 0")
+
+
+def test_ranks_that_differ():
+    ranks.run(2, differ)
+
+
+# Rank 0 starts the other one itself, as Lightning does: by the script's name, not by how Python was called.
+LAUNCHER = """
+import os, subprocess, sys, torch, torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel
+rank = int(os.environ.get("LOCAL_RANK", "0"))
+if rank == 0:
+    subprocess.Popen([sys.executable, *sys.argv], env=dict(os.environ, LOCAL_RANK="1"))
+dist.init_process_group("gloo", init_method="file://" + sys.argv[1], rank=rank, world_size=2)
+model = DistributedDataParallel(torch.nn.Linear(256, 256))
+for _ in range(3):
+    model(torch.randn(4, 256)).sum().backward()
+"""
+
+
+def test_a_launcher_that_starts_the_other_ranks():
+    with tempfile.TemporaryDirectory() as folder:
+        script = pathlib.Path(folder) / "pl.py"
+        script.write_text(LAUNCHER)
+        done = subprocess.run([sys.executable, "-m", "gradwire.run", "--attach-timeout", str(PATIENCE), str(script), folder + "/store"],
+                              env=dict(os.environ, PYTHONPATH=str(ROOT / "python")), capture_output=True, text=True, timeout=90)
+    assert done.returncode == 1, done
+    assert "GradwireError: rank 1 of 2 did not call gradwire.attach within 1.5 s" in done.stderr, done.stderr
+    assert "as Lightning does" in done.stderr and "torchrun" in done.stderr, done.stderr
+
+
+def python(code, *arguments, **environment):
+    return subprocess.run([sys.executable, "-c", code, *arguments], capture_output=True, text=True, timeout=60,
+                          env=dict(os.environ, PYTHONPATH=str(ROOT / "python"), **environment))
+
+
+def test_without_torch():
+    begin = "import sys; sys.modules['torch'] = None\n"
+    done = python(begin + "import gradwire; print(gradwire.version(), gradwire.GradwireError.__name__)\n"
+                  "for call in gradwire.attach, gradwire.profile:\n"
+                  "    try: call(None)\n"
+                  "    except ImportError as error: print(error)\n"
+                  "try: gradwire.stats()\n"
+                  "except gradwire.GradwireError as error: print(error)")
+    assert done.returncode == 0 and done.stdout.count("need PyTorch") == 2 and "pip install torch" in done.stdout, done
+    assert gradwire.version() + " GradwireError" in done.stdout and "0 models are attached" in done.stdout, done
+    run = begin + "import runpy; sys.argv[0] = 'run'; runpy.run_module('gradwire.run', run_name='__main__')"
+    done = python(run, "--help")
+    assert done.returncode == 0 and "--codec" in done.stdout and not done.stderr, done
+    done = python(run, "nothing.py")
+    assert done.returncode == 1 and "ImportError: gradwire.attach and" in done.stderr and "need PyTorch" in done.stderr, done
+
+
+def test_without_the_library():
+    code = "try: import gradwire\nexcept ImportError as error: print(error)"
+    with tempfile.TemporaryDirectory() as folder:
+        done = python(code, GRADWIRE_LIBRARY=folder + "/libgradwire.so")
+        assert done.returncode == 0 and "make build" in done.stdout and "pip install ./python" in done.stdout, done
+        # as where OpenBLAS is not installed: this one needs a file that is nowhere
+        built = pathlib.Path(os.environ["GRADWIRE_LIBRARY"]).read_bytes()
+        assert b"libopenblas.so.0\0" in built, "made without OpenBLAS"
+        other = pathlib.Path(folder) / "libgradwire.so"
+        other.write_bytes(built.replace(b"libopenblas.so.0\0", b"libopenblas.so.?\0"))
+        done = python(code, GRADWIRE_LIBRARY=str(other))
+        assert done.returncode == 0 and "libopenblas.so.?" in done.stdout, done
+        assert "apt install libopenblas0" in done.stdout and "GRADWIRE_BLAS=OFF" in done.stdout, done
+        other.write_bytes(b"not a library")
+        done = python(code, GRADWIRE_LIBRARY=str(other))
+        assert done.returncode == 0 and "cannot be loaded" in done.stdout and "make build" in done.stdout, done
+
+
+def unknown(rank, n):
+    ddp = models.ddp(models.mixed())
+    ranks.raises(gradwire.GradwireError, lambda: gradwire.attach(ddp, "quantize"), "no codec named 'quantize'", "cast, natural, ", "topk")
+
+
+def test_an_unknown_codec():
+    ranks.run(2, unknown)
+
+
+if __name__ == "__main__":
+    ranks.main(globals())
