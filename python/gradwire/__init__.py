@@ -13,7 +13,7 @@ import sys
 from . import plan as _plan
 from .library import VERIFY_NEVER, GradwireError, version
 
-__all__ = ["GradwireError", "attach", "detach", "load_state_dict", "profile", "state_dict", "stats", "summary",
+__all__ = ["Checkpoint", "GradwireError", "attach", "detach", "load_state_dict", "profile", "state_dict", "stats", "summary",
            "tell_loss", "verify", "version"]
 
 _attached = []  # in the order of attach
@@ -173,11 +173,9 @@ def verify(model=None):
 def state_dict(model=None):
     """Residuals and step number of this rank, by parameter name. Every rank saves its own. Refused once a step has failed."""
     session = _find(model).session
-    state = {"format": "gradwire.state/1", "world": session.ranks, "rank": session.rank, "step": session.number,
-             "residuals": session.save()}
-    if session.chooses:
-        state["levels"] = session.save_levels()
-    return state
+    from . import state
+
+    return state.made_by(session)
 
 
 def load_state_dict(state, model=None, *, missing="error"):
@@ -191,7 +189,26 @@ def load_state_dict(state, model=None, *, missing="error"):
     attached = _find(model)
     from . import state as _state
 
-    return _state.load(attached.session, state, missing, attached.quiet)
+    return _state.load(attached.session, lambda: state, missing, attached.quiet)
+
+
+class Checkpoint:
+    """For torch.distributed.checkpoint: dcp.save({"gradwire": gradwire.Checkpoint(ddp), ...}), and dcp.load alike, which also takes what
+    another number of ranks has saved. Every rank's state is kept, and each rank reads what it takes over."""
+
+    def __init__(self, model=None):
+        self._attached = _find(model)
+
+    def state_dict(self):
+        from . import state
+
+        return state.slots(self._attached.session)
+
+    def load_state_dict(self, slots):
+        from . import state
+
+        session = self._attached.session
+        state.load(session, lambda: state.of_slots(session, slots), "error", self._attached.quiet)
 
 
 def tell_loss(loss, model=None):
