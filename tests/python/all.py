@@ -6,7 +6,7 @@ import importlib
 import ranks
 
 tests = {}
-for name in ("replicas", "ddp", "state", "lost", "failures", "groups", "fsdp", "device", "plan", "tools"):
+for name in ("replicas", "ddp", "modules", "attach", "warmup", "state", "checkpoint", "lost", "failures", "groups", "fsdp", "device", "plan", "tools"):
     module = importlib.import_module(f"test_{name}")
     tests.update({f"test_{name}_{key[5:]}": value for key, value in vars(module).items() if key.startswith("test_")})
 
