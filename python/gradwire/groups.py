@@ -55,11 +55,24 @@ def meet(group, seconds):
     """All ranks of the group call attach within so many seconds, or it fails on those that do, and names the others. By the job's
     store, since a rank that does not come would keep a collective call waiting until the process group's timeout.
 
-    One rank decides for all: the last to arrive, or the first whose patience ends before."""
-    store, rank, n = job_store(), dist.get_rank(group), dist.get_world_size(group)
+    One rank decides for all: the last to arrive, or the first whose patience ends before. A rank that comes when the others have given up
+    waits for them to try again."""
+    store, n = job_store(), dist.get_world_size(group)
     if store is None or n == 1:  # MPI has none
         return
-    key = new_name("attach", ranks_of(group))
+    late, missing = True, None
+    while late and missing != "all":
+        late, missing = _meet_once(store, dist.get_rank(group), n, new_name("attach", ranks_of(group)), seconds)
+    if missing != "all":
+        raise GradwireError(
+            f"{missing} of {n} did not call gradwire.attach within {seconds:g} s. All ranks must attach. If the script calls attach: does "
+            "every rank reach it? If a rank only takes longer: attach_timeout=SECONDS. If the script runs under gradwire.run and its "
+            "launcher starts the other ranks by itself, as Lightning does, these run without gradwire: start every rank by "
+            "'torchrun … -m gradwire.run … SCRIPT', or call gradwire.attach in the script")
+
+
+def _meet_once(store, rank, n, key, seconds):
+    """Whether the others gave up before this rank came, and who was missing; "all": all were there."""
     arrivals, decision = key + "/arrived", key + "/decision"
     store.add(f"{key}/{rank}", 1)
     arrived = store.add(arrivals, 1)
@@ -69,13 +82,7 @@ def meet(group, seconds):
         if store.add(arrivals, GAVE_UP) - GAVE_UP < n:
             absent = [r for r in range(n) if store.add(f"{key}/{r}", 0) == 0]
             store.set(decision, named(absent) if absent else "all")  # the last may have come in this moment
-    missing = store.get(decision).decode() if _said(store, decision, PATIENCE) else "another rank"
-    if missing != "all":
-        raise GradwireError(
-            f"{missing} of {n} did not call gradwire.attach within {seconds:g} s. All ranks must attach. If the script calls attach: does "
-            "every rank reach it? If a rank only takes longer: attach_timeout=SECONDS. If the script runs under gradwire.run and its "
-            "launcher starts the other ranks by itself, as Lightning does, these run without gradwire: start every rank by "
-            "'torchrun … -m gradwire.run … SCRIPT', or call gradwire.attach in the script")
+    return arrived > GAVE_UP, store.get(decision).decode() if _said(store, decision, PATIENCE) else "another rank"
 
 
 def alike(group, name, value):
