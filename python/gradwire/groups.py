@@ -4,9 +4,9 @@ These are made once, and lent to one attached model after the other: torch keeps
 rank and threads. A message finds its receive by order alone, so that only groups come back on which every message has arrived.
 """
 
-import datetime
 import hashlib
 import pickle
+import time
 import weakref
 
 import torch.distributed as dist
@@ -43,12 +43,20 @@ def named(ranks):
 
 # ---- what ranks tell each other ----
 
+def _say(store, key, words):
+    store.set(key, words)
+    store.add(key + "/said", 1)
+
+
 def _said(store, key, seconds):
-    try:
-        store.wait([key], datetime.timedelta(seconds=seconds))
-        return True
-    except RuntimeError:
-        return False
+    """Asks again and again: a wait that times out leaves torch 1's TCPStore with an answer that it takes for the next call's."""
+    deadline, pause = time.monotonic() + seconds, 0.001
+    while store.add(key + "/said", 0) == 0:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, 0.1)
+    return True
 
 
 def meet(group, seconds):
@@ -77,11 +85,11 @@ def _meet_once(store, rank, n, key, seconds):
     store.add(f"{key}/{rank}", 1)
     arrived = store.add(arrivals, 1)
     if arrived == n:
-        store.set(decision, "all")
+        _say(store, decision, "all")
     elif arrived < GAVE_UP and not _said(store, decision, seconds):
         if store.add(arrivals, GAVE_UP) - GAVE_UP < n:
             absent = [r for r in range(n) if store.add(f"{key}/{r}", 0) == 0]
-            store.set(decision, named(absent) if absent else "all")  # the last may have come in this moment
+            _say(store, decision, named(absent) if absent else "all")  # the last may have come in this moment
     return arrived > GAVE_UP, store.get(decision).decode() if _said(store, decision, PATIENCE) else "another rank"
 
 

@@ -79,11 +79,24 @@ def test_only_some_ranks_attach_shards():
     ranks.run(2, shards_of_some)
 
 
-def meetings(rank, n, seed, rounds):
+def tcp_store(rank, n):
+    """As torchrun has it; the ranks here have a file."""
+    shared = dist.distributed_c10d._get_default_store()
+    if rank == 0:
+        store = dist.TCPStore("127.0.0.1", 0, n, True, wait_for_workers=False)
+        shared.set("port", str(store.port))
+        return store
+    return dist.TCPStore("127.0.0.1", int(shared.get("port")), n, False)
+
+
+def meetings(rank, n, seed, rounds, make_store):
     """What this rank heard, by the meeting's number, where one after the other loses patience, early or when all are there already."""
     chance, heard, groups = random.Random(f"{seed} {rank}"), {}, gradwire.groups
     wait, numbers = groups._said, groups._numbers
-    groups._said = lambda store, key, seconds: (seconds != 30 or chance.random() < 0.8) and wait(store, key, seconds)
+    if make_store is not None:
+        store = make_store(rank, n)
+        groups.job_store = lambda: store
+    groups._said = lambda store, key, seconds: wait(store, key, 0.001 if seconds == 30 and chance.random() > 0.8 else seconds)
     while True:
         try:
             groups.meet(None, 30)
@@ -93,18 +106,44 @@ def meetings(rank, n, seed, rounds):
         (number,) = numbers.values()
         heard[number] = words
         if number >= rounds and words == "all":
+            dist.barrier()  # rank 0 has the store
             return heard
 
 
 def test_all_ranks_hear_the_same():
     seed = 20261119
-    heard = ranks.run(4, meetings, seed, 150)
-    outcomes = []
-    for number in range(1, max(heard[0]) + 1):
-        words = [each[number] for each in heard if number in each]
-        assert len(set(words)) == 1 and (words[0] != "all" or len(words) == 4), f"seed {seed}, meeting {number}: {words}"
-        outcomes.append(words[0])
-    assert {"all"} < set(outcomes), "ranks always met, or never: the test shows nothing"
+    for make_store in (None, tcp_store):
+        heard = ranks.run(4, meetings, seed, 150, make_store)
+        outcomes = []
+        for number in range(1, max(heard[0]) + 1):
+            words = [each[number] for each in heard if number in each]
+            assert len(set(words)) == 1 and (words[0] != "all" or len(words) == 4), f"seed {seed}, meeting {number}: {words}"
+            outcomes.append(words[0])
+        assert {"all"} < set(outcomes), "ranks always met, or never: the test shows nothing"
+
+
+def patient(rank, n):
+    """A wait that has really ended without an answer, at a TCPStore. After it the store's answers are still those to what is asked."""
+    shared, store, heard = dist.distributed_c10d._get_default_store(), tcp_store(rank, n), []
+    gradwire.groups.job_store = lambda: store
+    if rank == 1:
+        shared.wait(["given up"])
+    while "all" not in heard:
+        try:
+            gradwire.groups.meet(None, PATIENCE)
+            heard.append("all")
+        except gradwire.GradwireError as error:
+            heard.append(str(error))
+            shared.set("given up", "1")
+        assert len(heard) < 20, heard
+    dist.barrier()  # rank 0 has the store
+    return heard
+
+
+def test_patience_at_a_tcp_store():
+    heard = ranks.run(3, patient)
+    given_up = [words.split(" did not")[0] for each in heard for words in each if words != "all"]
+    assert given_up and any("1" in words for words in given_up), heard
 
 
 def differ(rank, n):
