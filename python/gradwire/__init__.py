@@ -20,7 +20,7 @@ _attached = []  # in the order of attach
 
 
 def _need_torch():
-    """Modules that import torch are imported by the functions that need it."""
+    """For functions that then import modules of ours that import torch."""
     try:
         from torch import distributed as dist
     except ModuleNotFoundError as error:
@@ -100,7 +100,7 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
                                (warmup, warmup_codec), options)
     if not _attached:
         atexit.unregister(_at_exit)
-        atexit.register(_at_exit)  # now, to run before what torch registered when it was imported
+        atexit.register(_at_exit)  # now: it must run before what torch registers when it is imported
     _attached.append(attached)
     if writer is not None:
         _write_scalars(attached, writer)
@@ -193,8 +193,8 @@ def load_state_dict(state, model=None, *, missing="error"):
 
 
 class Checkpoint:
-    """For torch.distributed.checkpoint: dcp.save({"gradwire": gradwire.Checkpoint(ddp), ...}), and dcp.load alike, which also takes what
-    another number of ranks has saved. Every rank's state is kept, and each rank reads what it takes over."""
+    """For torch.distributed.checkpoint: dcp.save({"gradwire": gradwire.Checkpoint(ddp), ...}), and the same with dcp.load, also on
+    another number of ranks. Every rank's state is saved. Each rank reads only the states that it takes over."""
 
     def __init__(self, model=None):
         self._attached = _find(model)

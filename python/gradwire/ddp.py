@@ -18,7 +18,7 @@ from .session import DTYPES
 
 
 REPLICATED = ("torch.distributed._composable.replicate.DDP", "torch.distributed._composable.replicate_with_fsdp.ReplicateModule")
-_hooks = weakref.WeakKeyDictionary()  # by module, and not in the module: it can be copied and pickled, and a hook cannot
+_hooks = weakref.WeakKeyDictionary()  # by module, not in it: a module can be copied and pickled, a hook cannot
 
 
 def clean(name):
@@ -35,12 +35,12 @@ def memory_dims(parameter):
 
 
 def is_replicated(module):
-    """By replicate() of torch.distributed, of which torch has two kinds: each makes a class of its own for the module."""
+    """Whether replicate() of torch.distributed made the module. torch has two such functions; each gives the module a class of its own."""
     return any(f"{kind.__module__}.{kind.__name__}" in REPLICATED for kind in type(module).__mro__)
 
 
 def check_kind(module):
-    """What replicate() made is not what it looks like: one kind has the methods of fully_shard."""
+    """Refuses modules of replicate() before anything else: some of them have the methods of fully_shard."""
     if is_replicated(module):
         raise GradwireError("a module of replicate() is not supported yet: wrap it in DistributedDataParallel, or use fully_shard")
 
@@ -73,15 +73,15 @@ def layers_of(ddp):
 
 
 def hook_of(ddp):
-    """The module's hook: DDP takes one, for good. A copy of the module has none yet."""
+    """The module's only hook: DDP never lets go of it. A copy of the module has none."""
     if ddp not in _hooks:
         _hooks[ddp] = Hook(ddp)
     return _hooks[ddp]
 
 
 class Hook:
-    """The state of the hook that DDP keeps for good; what it does can be changed. torch 2 lists it in the module, so that it is copied
-    and pickled with it: what comes of it then does nothing."""
+    """The state of the hook that DDP keeps for good; what it does can be changed. torch 2 lists it in the module and copies and
+    pickles it with the module. The copy of a hook does not compress."""
 
     def __init__(self, ddp):
         self.group, self.recorder = ddp.process_group, None

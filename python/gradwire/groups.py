@@ -41,17 +41,18 @@ def named(ranks):
     return f"rank {text[0]}" if len(text) == 1 else f"ranks {', '.join(text[:-1])} and {text[-1]}"
 
 
-# ---- what ranks tell each other ----
+# ---- agreement at attach ----
 
-def _say(store, key, words):
+def _publish(store, key, words):
     store.set(key, words)
-    store.add(key + "/said", 1)
+    store.add(key + "/published", 1)
 
 
-def _said(store, key, seconds):
-    """Asks again and again: a wait that times out leaves torch 1's TCPStore with an answer that it takes for the next call's."""
+def _published(store, key, seconds):
+    """Whether the key is there within so many seconds. Polls: after a wait that times out, torch 1's TCPStore takes the late answer for
+    that to its next call."""
     deadline, pause = time.monotonic() + seconds, 0.001
-    while store.add(key + "/said", 0) == 0:
+    while store.add(key + "/published", 0) == 0:
         if time.monotonic() > deadline:
             return False
         time.sleep(pause)
@@ -60,8 +61,8 @@ def _said(store, key, seconds):
 
 
 def meet(group, seconds):
-    """All ranks of the group call attach within so many seconds, or it fails on those that do, and names the others. By the job's
-    store, since a rank that does not come would keep a collective call waiting until the process group's timeout.
+    """Fails unless all ranks of the group call attach within so many seconds of each other, and names the missing ranks. Uses the job's
+    store: a collective call would wait for a missing rank until the process group's timeout.
 
     One rank decides for all: the last to arrive, or the first whose patience ends before. A rank that comes when the others have given up
     waits for them to try again."""
@@ -80,17 +81,17 @@ def meet(group, seconds):
 
 
 def _meet_once(store, rank, n, key, seconds):
-    """Whether the others gave up before this rank came, and who was missing; "all": all were there."""
+    """Whether the others gave up before this rank came, and which ranks were missing ("all": none was)."""
     arrivals, decision = key + "/arrived", key + "/decision"
     store.add(f"{key}/{rank}", 1)
     arrived = store.add(arrivals, 1)
     if arrived == n:
-        _say(store, decision, "all")
-    elif arrived < GAVE_UP and not _said(store, decision, seconds):
+        _publish(store, decision, "all")
+    elif arrived < GAVE_UP and not _published(store, decision, seconds):
         if store.add(arrivals, GAVE_UP) - GAVE_UP < n:
             absent = [r for r in range(n) if store.add(f"{key}/{r}", 0) == 0]
-            _say(store, decision, named(absent) if absent else "all")  # the last may have come in this moment
-    return arrived > GAVE_UP, store.get(decision).decode() if _said(store, decision, PATIENCE) else "another rank"
+            _publish(store, decision, named(absent) if absent else "all")  # the last may have come in this moment
+    return arrived > GAVE_UP, store.get(decision).decode() if _published(store, decision, PATIENCE) else "another rank"
 
 
 def alike(group, name, value):

@@ -45,7 +45,7 @@ def chooser(what):
 
 
 class Warmup:
-    """Steps, by their number, in which what will be compressed is sent in another way that keeps no residuals."""
+    """The first steps of a run, in which layers that will be compressed are sent dense or by a codec without residuals."""
 
     def __init__(self, steps, spec):
         self.steps, self.spec = steps, spec  # None: uncompressed
@@ -55,7 +55,7 @@ class Warmup:
 
 
 def warmup(steps, codec, what):
-    """None: there is none."""
+    """The Warmup of attach's arguments, or None."""
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
         raise GradwireError(f"warmup={steps!r} is not a number of steps")
     if steps and chooser(what) == "auto":

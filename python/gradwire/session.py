@@ -120,7 +120,7 @@ class Session:
             check(lib.gw_step_buckets(self._step, numbers(*self.wire.buckets), n, byref(why)), why)
 
     def _plan_layers(self):
-        """As in the phase that the step's number is in, which is the same on all ranks."""
+        """Plans every layer for the phase of the current step. The phase depends on the step's number alone, which all ranks share."""
         self._warm = self.warmup is not None and self.number < self.warmup.steps
         why = Why()
         for i, (layer, (spec, route)) in enumerate(zip(self.layers, self._plans)):
@@ -134,14 +134,14 @@ class Session:
             layer.route = print_route(made)
 
     def _begin_choosing(self):
-        """Levels, after the warm-up."""
+        """Lets the chooser begin, unless the warm-up is still on."""
         why = Why()
         if self.chooser is not None and not self.chooses and not self._warm:
             check(self._choosing("begin_spec")(self._step, self._spec.encode(), byref(why)), why)
             self.chooses = True
 
     def _end_warmup(self):
-        """All ranks, between steps, before the same one. Its residuals begin at zero: there were none."""
+        """All ranks, between the same two steps. Residuals begin at zero: the warm-up keeps none."""
         self._plan_layers()
         self._agree()
         self._begin_choosing()

@@ -30,8 +30,8 @@ def made_by(session):
 # ---- torch.distributed.checkpoint ----
 
 class OfEachRank:
-    """Stands in a state for torch.distributed.checkpoint to find, which asks such an object how it is to be written. It would write only
-    one rank's residuals, since all ranks have them under the same key. To all others it is an empty dict."""
+    """Makes torch.distributed.checkpoint refuse a bare state: it asks each object of this kind how to write it. Otherwise it would write
+    one rank's residuals only, since all ranks have them under the same key. Pickled, this is an empty dict."""
 
     def __create_write_items__(self, name, _object):
         raise GradwireError(f"'{name.split('.of_each_rank')[0]}': torch.distributed.checkpoint would keep one rank's residuals and drop those "
@@ -45,8 +45,8 @@ class OfEachRank:
 
 
 def slots(session):
-    """Who loads has to name the keys, and does not know how many ranks have saved. So there are always the same keys, and each rank
-    has those of the ranks that it would take over; empty is what no rank has saved."""
+    """This rank's part of a checkpoint: its own state, and empty slots. A load must name the keys before it knows how many ranks saved.
+    So the keys are always the same, and each rank has those of the old ranks that it would take over."""
     rank, world = dist.get_rank(), dist.get_world_size()
     if world > SLOTS:
         raise GradwireError(f"gradwire.Checkpoint is for {SLOTS} ranks at most, not {world}: save gradwire.state_dict() of every rank in a "

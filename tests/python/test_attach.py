@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""What is missing is said where it is missed: ranks that do not attach, torch, the library."""
+"""Ranks that do not attach, and a Python without torch or without the library: each error says what to do."""
 
 import os
 import pathlib
@@ -27,7 +27,7 @@ def some_attach(rank, n, absent):
     """All that attach hear who does not. A rank that comes when they have given up waits for them, and is named the next time it does
     not come. When all come, they train."""
     ddp, store, words = models.ddp(models.mixed()), dist.distributed_c10d._get_default_store(), []
-    wait = gradwire.groups._said
+    wait = gradwire.groups._published
 
     def said(store, key, seconds):
         """Patience ends when all that come have come, however busy the machine is."""
@@ -37,7 +37,7 @@ def some_attach(rank, n, absent):
             return False
         return wait(store, key, seconds)
 
-    gradwire.groups._said = said
+    gradwire.groups._published = said
     whose = f"rank {absent[0]} of {n}" if len(absent) == 1 else f"ranks {absent[0]} and {absent[1]} of {n}"
     for attempt in range(2):
         if rank in absent:
@@ -92,11 +92,11 @@ def tcp_store(rank, n):
 def meetings(rank, n, seed, rounds, make_store):
     """What this rank heard, by the meeting's number, where one after the other loses patience, early or when all are there already."""
     chance, heard, groups = random.Random(f"{seed} {rank}"), {}, gradwire.groups
-    wait, numbers = groups._said, groups._numbers
+    wait, numbers = groups._published, groups._numbers
     if make_store is not None:
         store = make_store(rank, n)
         groups.job_store = lambda: store
-    groups._said = lambda store, key, seconds: wait(store, key, 0.001 if seconds == 30 and chance.random() > 0.8 else seconds)
+    groups._published = lambda store, key, seconds: wait(store, key, 0.001 if seconds == 30 and chance.random() > 0.8 else seconds)
     while True:
         try:
             groups.meet(None, 30)

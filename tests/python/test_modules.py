@@ -32,7 +32,7 @@ def one_gradient(ddp, rank, seed):
 
 
 def copies(rank, n):
-    """A copy is equal, it is not attached, and it can be; the module itself goes on as if nobody had copied it."""
+    """A copy is equal, it is not attached, and it can be; the module itself trains as if it had not been copied."""
     alone = models.ddp(models.mixed())
     attach(alone)
     models.train(alone, models.batches(rank), 6)
