@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """Bytes on a node's network card and step times, default route against named ones: NETLAB run by bench/pytorch/nodes.sh.
 
-    nodes.py RANK RANKS STORE INTERFACE [--spec SPEC]... [--steps N] [--elements N]
+    nodes.py RANK RANKS STORE INTERFACE [--spec SPEC]... [--warm N] [--steps N]
 
-Every rank is one process. The first rank of a node reads the interface's counter of sent bytes around the steps. All is in
+Every rank is one process and trains step.py's network on its data: what adacomp sends depends on the gradients. The first rank of a node reads the interface's counter of sent bytes around the steps. All is in
 units of the fp32 gradient, per step. DDP in fp32 and in bf16 are measured in the same run; torch 1 on gloo has no bf16. The two
 compressions are of a ring in the model's dtype through that card: over what the interface counted, and by the stats() of its ranks.
 """
@@ -23,6 +23,7 @@ import torch.distributed as dist  # noqa: E402
 from torch.nn.parallel import DistributedDataParallel  # noqa: E402
 
 import gradwire  # noqa: E402
+import step as training  # noqa: E402
 
 SPECS = ("natural:bits=8", "dither:bits=4", "topk:density=0.01", "adacomp", "lowrank:rank=4")
 FLAT = {"natural:bits=8": ("gather", "sra", "star"), "dither:bits=4": ("gather", "sra", "star"), "topk:density=0.01": ("gather", "sra", "star"),
@@ -45,7 +46,7 @@ def digest(model):
 
 def of_stats(said):
     """The compression of the busiest node's card, from its ranks' own statistics."""
-    if said[0][2] is None:
+    if not said[0][2]:
         return ""
     node_of, found = said[0][3], []
     for node in set(node_of):
@@ -54,13 +55,18 @@ def of_stats(said):
     return f"{min(found):.3f}"
 
 
-def measure(ddp, x, steps, interface):
-    """ms per step, bytes sent by this node's card per step."""
+def measure(ddp, data, dtype, warm, steps, interface, counters):
+    """ms per step, bytes sent by this node's card per step, and what the rank's own counters say of the same steps."""
+    optimizer = torch.optim.SGD(ddp.parameters(), lr=0.01, momentum=0.9)
+
     def step():
-        ddp.zero_grad()
-        ddp(x).square().mean().backward()
-    step()
-    step()
+        x, y = next(data)
+        optimizer.zero_grad()
+        torch.nn.functional.cross_entropy(ddp(x.to(dtype)), y).backward()
+        optimizer.step()
+    for _ in range(warm):
+        step()
+    counted = counters()
     times, before = [], None
     for _ in range(steps):
         dist.barrier()
@@ -69,7 +75,16 @@ def measure(ddp, x, steps, interface):
         step()
         times.append(time.perf_counter() - begin)
     dist.barrier()
-    return 1e3 * statistics.median(times), (sent(interface) - before) / steps
+    return 1e3 * statistics.median(times), (sent(interface) - before) / steps, {key: n - counted[key] for key, n in counters().items()}
+
+
+def no_counters():
+    return {}
+
+
+def far_bytes():
+    stats = gradwire.stats()
+    return {key: stats[key] for key in ("far_bytes_sent", "far_dense_bytes")}
 
 
 def main():
@@ -79,13 +94,12 @@ def main():
     parser.add_argument("store")
     parser.add_argument("interface")
     parser.add_argument("--spec", action="append")
-    parser.add_argument("--steps", type=int, default=4)
-    parser.add_argument("--elements", type=int, default=4 << 20)
+    parser.add_argument("--warm", type=int, default=100, help="steps of adacomp before those that are measured: its residuals have to grow")
+    parser.add_argument("--steps", type=int, default=20)
     o = parser.parse_args()
     torch.set_num_threads(1)
     os.environ["GLOO_SOCKET_IFNAME"] = o.interface
     dist.init_process_group("gloo", init_method=f"file://{o.store}", rank=o.rank, world_size=o.ranks)
-    side = int((o.elements / 4) ** 0.5) // 64 * 64
     half = [] if torch.__version__.startswith("1.") else [("DDP bf16", None, torch.bfloat16), ("dense", None, torch.bfloat16)]
     contestants = [("DDP fp32", None, torch.float32), ("dense", None, torch.float32), *half]
     contestants += [(spec, route, torch.float32) for spec in o.spec or SPECS for route in routes_of(spec)]
@@ -94,15 +108,14 @@ def main():
     best = {}
     for spec, route, dtype in contestants:
         torch.manual_seed(1)
-        model = torch.nn.Sequential(*(torch.nn.Linear(side, side, bias=False) for _ in range(4))).to(dtype)
+        model = training.network().to(dtype)
         ddp = DistributedDataParallel(model, gradient_as_bucket_view=True)
         if not spec.startswith("DDP"):
             gradwire.attach(ddp, spec, route=route, quiet=True)
-        torch.manual_seed(100 + o.rank)
-        ms, card = measure(ddp, torch.randn(4, side).to(dtype), o.steps, o.interface)
+        ours = not spec.startswith("DDP")
+        ms, card, counted = measure(ddp, training.batches(o.rank), dtype, o.warm if spec == "adacomp" else 2, o.steps, o.interface, far_bytes if ours else no_counters)
         said = [None] * o.ranks
-        stats = None if spec.startswith("DDP") else gradwire.stats()
-        dist.all_gather_object(said, (card, digest(model), stats, gradwire._attached[0].session.node_of if stats else None))
+        dist.all_gather_object(said, (card, digest(model), counted, gradwire._attached[0].session.node_of if ours else None))
         name = "default " + gradwire.stats(layers=True)["layers"][0]["route"] if route is None and not spec.startswith("DDP") else route or ""
         if not spec.startswith("DDP"):
             gradwire.detach(ddp)

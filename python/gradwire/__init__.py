@@ -10,18 +10,26 @@ import atexit
 import datetime
 import sys
 
-import torch.distributed as dist
-
 from . import plan as _plan
-from . import state as _state
-from .groups import gather, say_together
-from .library import VERIFY_NEVER, GradwireError, version
-from .session import Session, compression, counts
+from .library import VERIFY_NEVER, GradwireError, compression, counts, version
 
-__all__ = ["GradwireError", "attach", "detach", "load_state_dict", "profile", "state_dict", "stats", "summary", "tell_loss",
-           "verify", "version"]
+__all__ = ["Checkpoint", "GradwireError", "attach", "detach", "load_state_dict", "profile", "state_dict", "stats", "summary",
+           "tell_loss", "verify", "version"]
 
 _attached = []  # in the order of attach
+
+
+def _need_torch():
+    """For functions that then import modules of ours that import torch."""
+    try:
+        from torch import distributed as dist
+    except ModuleNotFoundError as error:
+        if error.name != "torch":
+            raise
+        raise ImportError("gradwire.attach and gradwire.profile need PyTorch, and this Python has none: 'pip install torch', or run the "
+                          f"script with the Python that has it (this one is {sys.executable})") from None
+    if not dist.is_available():
+        raise ImportError("this PyTorch was built without torch.distributed: install one that has it, such as 'pip install torch' for Linux")
 
 
 class _Attached:
@@ -36,7 +44,7 @@ def _unwrap(model):
 
 def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=16384, seed=0, timeout=1800.0, lanes=0,
            threads=0, piece=None, scaler=None, residual=None, replicas=None, writer=None, quiet=False,
-           payloads="host", verify_every=50, node=None):
+           payloads="host", verify_every=50, node=None, attach_timeout=45.0, warmup=0, warmup_codec="dense"):
     """From now on the model's gradients go through gradwire. All ranks call it, with the same arguments.
 
     what         a codec ("natural:bits=8", "adacomp", "dense", ...), a plan file (.json), whose buckets and order are run too, "adapt/dither:bits=4": every layer its
@@ -59,7 +67,11 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
                  sums, go from device to device by NCCL, one rank a device
     node         this rank's node by name, the same for ranks of one machine; by default boot id and network namespace tell
     verify_every steps after which ranks compare hashes of the means they have had (docs/trust.md); None: never, and nothing is hashed
+    attach_timeout  seconds that ranks wait for each other to call attach; then it fails, and names the missing ranks
+    warmup       the first steps, of the run's step number, in which layers that `what` compresses are sent by warmup_codec
+    warmup_codec "dense", or a codec that keeps no residuals ("dither:bits=4")
     """
+    _need_torch()
     model = _unwrap(model)
     if any(a.model is model for a in _attached):
         raise GradwireError("this model is attached already: detach it first")
@@ -67,6 +79,9 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
         piece = 0 if _plan.is_file(what) else 1 << 21
     options = dict(seed=seed, timeout=datetime.timedelta(seconds=timeout), lanes=lanes, threads=threads, piece=piece, node=node,
                    verify_every=VERIFY_NEVER if verify_every is None else int(verify_every))
+    from . import ddp
+
+    ddp.check_kind(model)
     if hasattr(model, "set_custom_reduce_scatter"):
         from . import fsdp
 
@@ -76,12 +91,16 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
             raise GradwireError("payloads= is for DDP: shards are coded on the CPU")
         if _plan.chooser(what) is not None:
             raise GradwireError("levels are chosen under DDP only: give fully_shard one codec")
-        hook = fsdp.Fsdp(model, what, rules, dense_below, residual, replicas, options)
+        hook = fsdp.Fsdp(model, what, rules, dense_below, residual, replicas, attach_timeout, (warmup, warmup_codec), options)
         attached = _Attached(model, hook, hook, what, quiet)
     else:
         if replicas is not None:
             raise GradwireError("replicas= is for fully_shard")
-        attached = _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, payloads, options)
+        attached = _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, payloads, attach_timeout,
+                               (warmup, warmup_codec), options)
+    if not _attached:
+        atexit.unregister(_at_exit)
+        atexit.register(_at_exit)  # now: it must run before what torch registers when it is imported
     _attached.append(attached)
     _warn_of_more_bytes(attached)
     if writer is not None:
@@ -89,8 +108,12 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
     return model
 
 
-def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, payloads, options):
+def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, payloads, attach_timeout, warmup, options):
+    import torch.distributed as dist
+
     from . import ddp, device
+    from .groups import alike, gather, meet, say_together
+    from .session import Session
 
     if residual is not None:
         raise GradwireError("residual= is for fully_shard; with DDP codecs that want feedback always have it")
@@ -103,19 +126,19 @@ def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet,
         for layer in layers:
             layer.coder = "@gpu" if where is not None else ""
         wire = _plan.choose(layers, what, route, rules, dense_below, where)
-        hook = getattr(model, "_gradwire_hook", None) or ddp.Hook(model)
-        model._gradwire_hook = hook
-        return layers, parameters, hook, where, wire
+        return layers, parameters, ddp.hook_of(model), where, wire, _plan.warmup(*warmup, what)
 
     group = model.process_group
-    layers, parameters, hook, where, wire = say_together(group, prepare)
+    meet(group, attach_timeout)
+    layers, parameters, hook, where, wire, phase = say_together(group, prepare)
+    alike(group, "(warmup, warmup_codec)", warmup)
     reasons = gather(group, where.why if where is not None else None)
     if dist.get_rank(group) == 0:
         device.warn(reasons)
     # a plan decides for small layers too; else they go together
     fuse_below = 0 if _plan.is_file(what) else dense_below
     session = Session(layers, group, fuse_below=fuse_below, scaler=scaler, device=where, chooser=_plan.chooser(what), spec=what,
-                      payloads=payloads, wire=wire, **options)
+                      payloads=payloads, wire=wire, warmup=phase, **options)
     hook.use(session, parameters)
     return _Attached(model, hook, session, what, quiet)
 
@@ -162,11 +185,9 @@ def verify(model=None):
 def state_dict(model=None):
     """Residuals and step number of this rank, by parameter name. Every rank saves its own. Refused once a step has failed."""
     session = _find(model).session
-    state = {"format": "gradwire.state/1", "world": session.ranks, "rank": session.rank, "step": session.number,
-             "residuals": session.save()}
-    if session.chooser is not None:
-        state["levels"] = session.save_levels()
-    return state
+    from . import state
+
+    return state.made_by(session)
 
 
 def load_state_dict(state, model=None, *, missing="error"):
@@ -178,7 +199,28 @@ def load_state_dict(state, model=None, *, missing="error"):
               with the next gradient; stats()["lost"] has the same. A damaged state is an error: leave it out to drop it
     """
     attached = _find(model)
-    return _state.load(attached.session, state, missing, attached.quiet)
+    from . import state as _state
+
+    return _state.load(attached.session, lambda: state, missing, attached.quiet)
+
+
+class Checkpoint:
+    """For torch.distributed.checkpoint: dcp.save({"gradwire": gradwire.Checkpoint(ddp), ...}), and the same with dcp.load, also on
+    another number of ranks. Every rank's state is saved. Each rank reads only the states that it takes over."""
+
+    def __init__(self, model=None):
+        self._attached = _find(model)
+
+    def state_dict(self):
+        from . import state
+
+        return state.slots(self._attached.session)
+
+    def load_state_dict(self, slots):
+        from . import state
+
+        session = self._attached.session
+        state.load(session, lambda: state.of_slots(session, slots), "error", self._attached.quiet)
 
 
 def tell_loss(loss, model=None):
@@ -205,8 +247,10 @@ def stats(model=None, layers=False):
              "decode_seconds": totals.decode_seconds, "exchange_seconds": totals.exchange_seconds,
              "ratio": compression(totals.bytes_sent, totals.dense_bytes_sent),
              **attached.session.where()}
-    if attached.session.chooser is not None:
+    if attached.session.chooses:
         found[attached.session.chooser] = attached.session.last_choice()
+    if attached.session.warmup is not None:
+        found["warmup"] = attached.session.warmup.stats(attached.session.number)
     if attached.session.lost is not None:
         found["lost"] = attached.session.lost.stats()
     if layers:
@@ -240,7 +284,6 @@ def _say(attached):
         _attached.remove(attached)
 
 
-@atexit.register
 def _at_exit():
     for attached in list(_attached):
         _say(attached)
@@ -265,6 +308,7 @@ def _write_scalars(attached, writer):
 
 def profile(model, steps=20, path="job.json", **about):
     """Records when each gradient is ready and writes the job file: see gradwire.job."""
+    _need_torch()
     from . import job
 
     return job.profile(model, steps, path, **about)

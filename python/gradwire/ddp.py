@@ -6,6 +6,8 @@ its order and its buckets hold instead, whatever DDP's are: a bucket of the plan
 Layers are found by parameter, so that residuals stay where they belong.
 """
 
+import weakref
+
 import torch
 import torch.distributed as dist
 from torch.nn.parallel import DistributedDataParallel
@@ -13,6 +15,10 @@ from torch.nn.parallel import DistributedDataParallel
 from .library import GradwireError
 from .plan import Layer
 from .session import DTYPES
+
+
+REPLICATED = ("torch.distributed._composable.replicate.DDP", "torch.distributed._composable.replicate_with_fsdp.ReplicateModule")
+_hooks = weakref.WeakKeyDictionary()  # by module, not in it: a module can be copied and pickled, a hook cannot
 
 
 def clean(name):
@@ -28,11 +34,24 @@ def memory_dims(parameter):
     return tuple(parameter.size(d) for d in order)
 
 
+def is_replicated(module):
+    """Whether replicate() of torch.distributed made the module. torch has two such functions; each gives the module a class of its own."""
+    return any(f"{kind.__module__}.{kind.__name__}" in REPLICATED for kind in type(module).__mro__)
+
+
+def check_kind(module):
+    """Refuses modules of replicate() before anything else: some of them have the methods of fully_shard."""
+    if is_replicated(module):
+        raise GradwireError("a module of replicate() is not supported yet: wrap it in DistributedDataParallel, or use fully_shard")
+
+
 def check_module(ddp):
+    check_kind(ddp)
     if not isinstance(ddp, DistributedDataParallel):
         raise GradwireError(f"attach needs a DistributedDataParallel or fully_shard module, not {type(ddp).__name__}")
     for name, module in ddp.module.named_modules():
-        if getattr(module, "sparse", False) and isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)):
+        if getattr(module, "sparse", False) and isinstance(module, (torch.nn.Embedding, torch.nn.EmbeddingBag)) and \
+                module.weight.requires_grad:
             raise GradwireError(f"'{clean(name)}' makes sparse gradients, which are not supported: sparse=False")
 
 
@@ -53,8 +72,16 @@ def layers_of(ddp):
     return layers, parameters
 
 
+def hook_of(ddp):
+    """The module's only hook: DDP never lets go of it. A copy of the module has none."""
+    if ddp not in _hooks:
+        _hooks[ddp] = Hook(ddp)
+    return _hooks[ddp]
+
+
 class Hook:
-    """The state of the hook that DDP keeps for good; what it does can be changed."""
+    """The state of the hook that DDP keeps for good; what it does can be changed. torch 2 lists it in the module and copies and
+    pickles it with the module. The copy of a hook does not compress."""
 
     def __init__(self, ddp):
         self.group, self.recorder = ddp.process_group, None
@@ -64,6 +91,9 @@ class Hook:
             ddp.register_comm_hook(self, _call)
         except RuntimeError as error:
             raise GradwireError(f"this model has a communication hook already: {error}") from None
+
+    def __reduce__(self):
+        return _of_a_copy, ()
 
     def use(self, session, parameters):
         self._layer_of = {id(p): i for i, p in enumerate(parameters)}
@@ -99,7 +129,25 @@ class Hook:
         return self.session.failed_future(error)
 
 
+def _of_a_copy():
+    hook = Hook.__new__(Hook)
+    hook.group, hook.recorder, hook.session = None, None, None
+    return hook
+
+
+def _parameter(hook, gradient, _parameter):
+    """DDP's Python reducer, which compiled autograd wants, has no buckets."""
+    if hook.session is not None:
+        raise GradwireError("compiled autograd, and all else that needs optimize_ddp=\"python_reducer\", is not supported: DDP then hands "
+                            "over single parameters, not buckets. Leave torch._dynamo.config.optimize_ddp and compiled_autograd as they "
+                            "are by default (torch.compile works so), or detach")
+    gradient.div_(dist.get_world_size(hook.group))
+    dist.all_reduce(gradient, group=hook.group)
+
+
 def _call(hook, bucket):
+    if isinstance(bucket, tuple):
+        return _parameter(hook, *bucket)
     if hook.recorder is not None and hook.recorder.bucket(bucket):
         hook.recorder = None
     if hook.session is not None:

@@ -7,6 +7,7 @@ Rows come in the policy's reduce_dtype, and are posted in it.
 """
 
 import functools
+import math
 
 import torch
 import torch.distributed as dist
@@ -14,11 +15,9 @@ from ctypes import byref
 
 from . import plan
 from .ddp import clean
-from .groups import gather, say_together
+from .groups import alike, gather, meet, say_together
 from .library import FLAG_ROUNDS, FLAG_WANTS_FEEDBACK, GradwireError, lib, parse_params
-from .session import DTYPES, Session, Totals, make_carrier
-
-SHARDED = "flat:reduce_scatter, flat:allgather"
+from .session import DTYPES, SHARDED, Session, Totals, make_carrier
 
 
 class Part:
@@ -85,8 +84,9 @@ class ReduceScatter:
         self.plain = [p for p in parts if p.layer.spec is None]
         self.dtype = parts[0].layer.dtype
         self._owner, layers, self._staging = owner, [], []
+        warm = options["warmup"].spec if options["warmup"] is not None else None
         for part in self.coded:
-            grain = max(lib.gw_codec_grain(byref(parse_params(part.layer.spec))), 1)
+            grain = math.lcm(*(max(lib.gw_codec_grain(byref(parse_params(spec))), 1) for spec in (part.layer.spec, warm) if spec))
             width = -(-part.chunk // grain) * grain
             layers.append(self._stage(part.layer.name, part.layer.spec, "sra", width))
         if self.plain:
@@ -161,10 +161,10 @@ class AllReduce:
 class Fsdp:
     """All of an attached module. To others it looks like one session."""
 
-    chooser = None  # every group of layers would have a budget of its own
+    chooser, chooses = None, False  # every group of layers would have a budget of its own
     lost = None
 
-    def __init__(self, module, what, rules, dense_below, residual, replicas, options):
+    def __init__(self, module, what, rules, dense_below, residual, replicas, attach_timeout, warmup, options):
         found = groups_of(module)
         self.group = found[0][1].mesh_info.shard_process_group
         self.rank, self.ranks = dist.get_rank(self.group), dist.get_world_size(self.group)
@@ -174,7 +174,9 @@ class Fsdp:
         for _, group in found:
             all_parts.append(parts_of(group, names, self.ranks))
             self.layers += [part.layer for part in all_parts[-1][0]]
-        say_together(self.group, lambda: self._choose(what, rules, dense_below, residual))
+        meet(self.group, attach_timeout)
+        options["warmup"] = self.warmup = say_together(self.group, lambda: self._choose(what, rules, dense_below, residual, warmup))
+        alike(self.group, "(warmup, warmup_codec)", warmup)
         node = options.pop("node")
         options["threads"] = options["threads"] or 1
         self._carriers = [make_carrier(self.group, options["timeout"], node)]
@@ -191,7 +193,7 @@ class Fsdp:
                 self._sums.append(AllReduce(parts, row, replicas, self._carriers[1], options))
                 inner.set_all_reduce_hook(self._sums[-1])
 
-    def _choose(self, what, rules, dense_below, residual):
+    def _choose(self, what, rules, dense_below, residual, warmup):
         if plan.is_file(what):
             raise GradwireError("a plan file is for DDP: its routes end with everyone's gradients")
         plan.choose(self.layers, what, None, rules, dense_below)
@@ -205,6 +207,7 @@ class Fsdp:
                 cost = sum(l.elements for l in self.layers if l.spec is not None) * 8 / 1e6
                 raise GradwireError(f"'{layer.name}': {layer.spec} needs a residual of full size on every rank: "
                                     f"{cost:.1f} MB for this model; residual=\"full\" if that is wanted")
+        return plan.warmup(*warmup, what)
 
     # ---- as one session ----
 

@@ -6,12 +6,15 @@ rank and threads. A message finds its receive by order alone, so that only group
 
 import hashlib
 import pickle
+import time
 import weakref
 
 import torch.distributed as dist
 
 from .library import ERR_CHECKSUM, GradwireError, lib, version
 
+PATIENCE = 10  # seconds, for the decision of a rank that is known to have made one
+GAVE_UP = 1 << 20  # more than there are ranks
 MESSAGES = 4  # counts how they were told apart and cut so far: ranks that do it differently would wait for each other
 _numbers = {}  # of what was made of the same ranks so far
 _idle = weakref.WeakKeyDictionary()  # lines that came back, by job (its default group), by ranks and timeout, by name
@@ -30,6 +33,73 @@ def ranks_of(group):
 
 def job_store():
     return dist.distributed_c10d._get_default_store()
+
+
+def named(ranks):
+    """ranks 0, 2 and 5"""
+    text = [str(rank) for rank in ranks]
+    return f"rank {text[0]}" if len(text) == 1 else f"ranks {', '.join(text[:-1])} and {text[-1]}"
+
+
+# ---- agreement at attach ----
+
+def _publish(store, key, words):
+    store.set(key, words)
+    store.add(key + "/published", 1)
+
+
+def _published(store, key, seconds):
+    """Whether the key is there within so many seconds. Polls: after a wait that times out, torch 1's TCPStore takes the late answer for
+    that to its next call."""
+    deadline, pause = time.monotonic() + seconds, 0.001
+    while store.add(key + "/published", 0) == 0:
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(pause)
+        pause = min(2 * pause, 0.1)
+    return True
+
+
+def meet(group, seconds):
+    """Fails unless all ranks of the group call attach within so many seconds of each other, and names the missing ranks. Uses the job's
+    store: a collective call would wait for a missing rank until the process group's timeout.
+
+    One rank decides for all: the last to arrive, or the first whose patience ends before. A rank that comes when the others have given up
+    waits for them to try again."""
+    store, n = job_store(), dist.get_world_size(group)
+    if store is None or n == 1:  # MPI has none
+        return
+    late, missing = True, None
+    while late and missing != "all":
+        late, missing = _meet_once(store, dist.get_rank(group), n, new_name("attach", ranks_of(group)), seconds)
+    if missing != "all":
+        raise GradwireError(
+            f"{missing} of {n} did not call gradwire.attach within {seconds:g} s. All ranks must attach. If the script calls attach: does "
+            "every rank reach it? If a rank only takes longer: attach_timeout=SECONDS. If the script runs under gradwire.run and its "
+            "launcher starts the other ranks by itself, as Lightning does, these run without gradwire: start every rank by "
+            "'torchrun … -m gradwire.run … SCRIPT', or call gradwire.attach in the script")
+
+
+def _meet_once(store, rank, n, key, seconds):
+    """Whether the others gave up before this rank came, and which ranks were missing ("all": none was)."""
+    arrivals, decision = key + "/arrived", key + "/decision"
+    store.add(f"{key}/{rank}", 1)
+    arrived = store.add(arrivals, 1)
+    if arrived == n:
+        _publish(store, decision, "all")
+    elif arrived < GAVE_UP and not _published(store, decision, seconds):
+        if store.add(arrivals, GAVE_UP) - GAVE_UP < n:
+            absent = [r for r in range(n) if store.add(f"{key}/{r}", 0) == 0]
+            _publish(store, decision, named(absent) if absent else "all")  # the last may have come in this moment
+    return arrived > GAVE_UP, store.get(decision).decode() if _published(store, decision, PATIENCE) else "another rank"
+
+
+def alike(group, name, value):
+    """Fails on all ranks if the value differs between them."""
+    everyone = gather(group, value)
+    for rank, other in enumerate(everyone):
+        if other != everyone[0]:
+            raise GradwireError(f"rank {rank} has {name}={other!r}, rank 0 has {everyone[0]!r}: pass the same on all ranks")
 
 
 def _sealed(rank, value):

@@ -10,7 +10,7 @@ import time
 
 import torch
 
-from .ddp import Hook, check_module, clean
+from .ddp import check_module, clean, hook_of
 from .library import GradwireError
 
 
@@ -109,6 +109,4 @@ def profile(model, steps, path, **about):
     unknown = set(about) - {"name", "device", "batch_per_rank", "compute"}
     if unknown or steps < 1:
         raise GradwireError(f"profile: {sorted(unknown)[0] if unknown else steps}: no such field, or no steps")
-    hook = getattr(model, "_gradwire_hook", None) or Hook(model)
-    model._gradwire_hook = hook
-    hook.recorder = Recorder(model, steps, path, about)
+    hook_of(model).recorder = Recorder(model, steps, path, about)

@@ -195,11 +195,21 @@ def _candidates():
     return [here / "libgradwire.so", root / "build/release/src/libgradwire.so", root / "build/dev/src/libgradwire.so"]
 
 
+def _what_to_install(error):
+    if "openblas" in error:
+        return ("Install OpenBLAS (Debian, Ubuntu: apt install libopenblas0; Fedora: dnf install openblas), or build without it and "
+                "without the codec lowrank: GRADWIRE_BLAS=OFF pip install ./python")
+    return "Install what is missing, or build it on this machine: 'make build' in the source tree, or 'pip install ./python'"
+
+
 def _load():
     places = _candidates()
     for place in places:
         if place.exists():
-            library = ctypes.CDLL(str(place))
+            try:
+                library = ctypes.CDLL(str(place))
+            except OSError as error:  # a library that it needs is missing, or it is of another machine
+                raise ImportError(f"gradwire: {place} cannot be loaded: {error}. {_what_to_install(str(error))}") from None
             library.gradwire_folder = place.resolve().parent
             for name, (result, arguments) in _SIGNATURES.items():
                 function = getattr(library, name, None)
@@ -208,7 +218,8 @@ def _load():
                 function.restype = result
                 function.argtypes = arguments
             return library
-    raise ImportError("gradwire: no libgradwire.so; looked at " + ", ".join(str(p) for p in places))
+    raise ImportError("gradwire: there is no libgradwire.so at " + ", ".join(str(p) for p in places) + ". Build it: 'make build' in the "
+                      "source tree, or 'pip install ./python' for this Python. GRADWIRE_LIBRARY=FILE names one that is elsewhere")
 
 
 lib = _load()
@@ -223,6 +234,15 @@ def check(status, why, about=""):
     if status != OK:
         text = why.text.decode("utf-8", "replace") or lib.gw_status_string(status).decode()
         raise GradwireError(about + text, status)
+
+
+def counts(sent, ring):
+    """Bytes on all links, and of these to other nodes: what was sent, and what DDP's ring would have sent."""
+    return {"bytes_sent": sum(sent), "dense_bytes": sum(ring), "far_bytes_sent": sent[1], "far_dense_bytes": ring[1]}
+
+
+def compression(sent, ring):
+    return lib.gw_compression((c_uint64 * 2)(*sent), (c_uint64 * 2)(*ring))
 
 
 def parse_params(spec):

@@ -7,7 +7,7 @@ import stat
 
 from ctypes import byref
 
-from .library import GradwireError, lib, parse_adapt, parse_auto, parse_params, parse_route
+from .library import FLAG_ROUNDS, FLAG_WANTS_FEEDBACK, GradwireError, lib, parse_adapt, parse_auto, parse_params, parse_route
 
 
 class Layer:
@@ -44,6 +44,30 @@ def chooser(what):
     """Who chooses levels while training: "adapt" (bytes), "auto" (time and error), or None."""
     name = what.replace("/", ":").split(":")[0]
     return name if name in ("adapt", "auto") else None
+
+
+class Warmup:
+    """The first steps of a run, in which layers that will be compressed are sent dense or by a codec without residuals."""
+
+    def __init__(self, steps, spec):
+        self.steps, self.spec = steps, spec  # None: uncompressed
+
+    def stats(self, number):
+        return {"codec": self.spec or "dense", "steps": self.steps, "left": max(0, self.steps - number)}
+
+
+def warmup(steps, codec, what):
+    """The Warmup of attach's arguments, or None."""
+    if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
+        raise GradwireError(f"warmup={steps!r} is not a number of steps")
+    if steps and chooser(what) == "auto":
+        raise GradwireError("warmup= is not for \"auto\", which begins with uncompressed steps of its own")
+    if chooser(codec) or is_file(codec):
+        raise GradwireError(f"warmup_codec={codec!r} is not one codec, such as \"dense\" or \"dither:bits=4\"")
+    if codec != "dense" and lib.gw_params_flags(byref(parse_params(codec))) & (FLAG_WANTS_FEEDBACK | FLAG_ROUNDS):
+        raise GradwireError(f"warmup_codec={codec!r} keeps residuals; the warm-up is dense, or takes a codec that keeps none: cast, "
+                            "natural, dither or ndither")
+    return Warmup(steps, None if codec == "dense" else codec) if steps else None
 
 
 class Wire:

@@ -13,9 +13,10 @@ from .carrier import REST, Carrier
 from .device import join_nccl
 from .groups import backend_of, borrow, job_store, new_name, ranks_of, say_together
 from .library import BF16, ERR_STATE, ERR_TIMEOUT, ERR_UNSUPPORTED, F16, F32, GradwireError, AutoDecision, Blob, Decision, LayerStats, Params, Place, Route, StepConfig, StepResult
-from .library import Tensor, Told, Why, check, lib, parse_params, parse_route, print_params, print_route
+from .library import Tensor, Told, Why, check, counts, lib, parse_params, parse_route, print_params, print_route
 from .state import heirs
 
+SHARDED = "flat:reduce_scatter, flat:allgather"  # half of it: uncompressed, to shards
 DTYPES = {torch.float32: F32, torch.float16: F16, torch.bfloat16: BF16}
 
 
@@ -34,15 +35,6 @@ def make_carrier(group, timeout, node=None):
     key = new_name("carrier", ranks_of(group))
     return Carrier(lines, backend_of(group), dist.get_rank(group), dist.get_world_size(group), job_store(), key,
                    timeout.total_seconds(), node)
-
-
-def counts(sent, ring):
-    """Bytes on all links, and of these to other nodes: what was sent, and what DDP's ring would have sent."""
-    return {"bytes_sent": sum(sent), "dense_bytes": sum(ring), "far_bytes_sent": sent[1], "far_dense_bytes": ring[1]}
-
-
-def compression(sent, ring):
-    return lib.gw_compression((c_uint64 * 2)(*sent), (c_uint64 * 2)(*ring))
 
 
 class Totals:
@@ -74,8 +66,11 @@ class Session:
 
     def __init__(self, layers, group, *, seed, timeout, lanes, threads, piece, fuse_below, scaler=None, measure_error=False,
                  sharded=False, total=False, verify_every=0, carrier=None, device=None, chooser=None, spec=None, payloads="host",
-                 node=None, wire=None):
+                 node=None, wire=None, warmup=None):
         self.layers, self.scaler, self.totals = layers, scaler, Totals()
+        self.warmup, self._warm, self._sharded = warmup, False, sharded
+        self._plans = [(layer.spec, layer.route) for layer in layers]  # after the warm-up
+        self.chooser, self.chooses, self._spec = chooser, False, spec
         self.wire = wire  # a plan's; None: it is learnt
         self.device, self._pinned = device, {}  # pinned: of gradients on a device that are coded here, by layer
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
@@ -103,9 +98,7 @@ class Session:
             check(lib.gw_step_create(byref(config), byref(self._step), byref(why)), why)
             self._add_layers()
             self._agree()
-            self.chooser = chooser
-            if chooser is not None:
-                check(self._choosing("begin_spec")(self._step, spec.encode(), byref(why)), why)
+            self._begin_choosing()
         except GradwireError:
             self._between = False  # one rank alone may have failed
             self._free()
@@ -122,15 +115,38 @@ class Session:
             check(lib.gw_step_add(self._step, layer.name.encode(), dims, len(dims), DTYPES[layer.dtype], byref(number),
                                   byref(why)), why)
             assert number.value == i
-            params = byref(parse_params(layer.spec)) if layer.spec is not None else None
-            route, made = byref(parse_route(layer.route)) if layer.route is not None else None, Route()
-            check(lib.gw_step_plan(self._step, i, params, route, byref(why)), why)
-            check(lib.gw_step_planned(self._step, i, byref(Params()), byref(made)), why)
-            layer.route = print_route(made)
+        self._plan_layers()
         if self.wire is not None:
             numbers, n = c_uint32 * len(self.layers), len(self.layers)
             check(lib.gw_step_order(self._step, numbers(*self.wire.order), n, byref(why)), why)
             check(lib.gw_step_buckets(self._step, numbers(*self.wire.buckets), n, byref(why)), why)
+
+    def _plan_layers(self):
+        """Plans every layer for the phase of the current step. The phase depends on the step's number alone, which all ranks share."""
+        self._warm = self.warmup is not None and self.number < self.warmup.steps
+        why = Why()
+        for i, (layer, (spec, route)) in enumerate(zip(self.layers, self._plans)):
+            if self._warm and spec is not None:
+                spec = self.warmup.spec
+                route = None if not self._sharded else SHARDED if spec is None else "sra"
+            params, made = byref(parse_params(spec)) if spec is not None else None, Route()
+            along = byref(parse_route(route)) if route is not None else None
+            check(lib.gw_step_plan(self._step, i, params, along, byref(why)), why)
+            check(lib.gw_step_planned(self._step, i, byref(Params()), byref(made)), why)
+            layer.route = print_route(made)
+
+    def _begin_choosing(self):
+        """Lets the chooser begin, unless the warm-up is still on."""
+        why = Why()
+        if self.chooser is not None and not self.chooses and not self._warm:
+            check(self._choosing("begin_spec")(self._step, self._spec.encode(), byref(why)), why)
+            self.chooses = True
+
+    def _end_warmup(self):
+        """All ranks, between the same two steps. Residuals begin at zero: the warm-up keeps none."""
+        self._plan_layers()
+        self._agree()
+        self._begin_choosing()
 
     def _agree(self):
         why, self._between = Why(), False
@@ -176,6 +192,9 @@ class Session:
         """Before the first post of a step."""
         self._live()
         self._between = False
+        if self._warm and self.number >= self.warmup.steps:
+            self._end_warmup()
+            self._between = False
         if self.scaler is not None:
             scale = float(self.scaler.get_scale())
             if self._scale not in (None, scale):
@@ -348,12 +367,24 @@ class Session:
         array, why, told = (Blob * max(len(held), 1))(*[Blob(b.data_ptr(), b.numel()) for b in held]), Why(), Told()
         take = lib.gw_feedback_load_surviving if some_lost else lib.gw_feedback_load
 
-        def prepare():
+        def phase():
+            other = self.warmup is not None and (number < self.warmup.steps) != self._warm
+            if other and self.chooses:
+                raise GradwireError(f"the state is of step {number}, in the warm-up, and levels are being chosen already: detach, attach "
+                                    "again, then load")
             lib.gw_step_set_number(self._step, number)
-            if levels is not None:
+            if other:
+                self._plan_layers()
+            return other
+
+        def choices():
+            if levels is not None and self.chooses:
                 check(self._choosing("load")(self._step, levels.data_ptr(), levels.numel(), byref(why)), why)
 
-        say_together(self.group, prepare, "load")
+        if say_together(self.group, phase, "load"):
+            self._agree()
+            self._begin_choosing()
+        say_together(self.group, choices, "load")
         self._agree()
         say_together(self.group, lambda: check(take(self._feedback(), world, array, len(held), byref(told), byref(why)), why), "load")
         return told.text.decode("utf-8", "replace")

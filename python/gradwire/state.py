@@ -1,11 +1,71 @@
 """What a run that goes on loads: the states of all old ranks, or of those whose machines are still there."""
 
+import collections
+import inspect
+import io
 import math
 import sys
 from ctypes import byref, c_size_t, c_uint32
 
-from .groups import gather, say_together
+import torch
+import torch.distributed as dist
+
+from .groups import gather, named, say_together
 from .library import GradwireError, Why, check, lib
+
+
+FORMAT = "gradwire.state/1"
+SLOTS = 256  # ranks, at most, of a checkpoint of torch.distributed.checkpoint
+
+
+def made_by(session):
+    """What one rank saves."""
+    state = {"format": FORMAT, "world": session.ranks, "rank": session.rank, "step": session.number, "residuals": session.save(),
+             "of_each_rank": OfEachRank()}
+    if session.chooses:
+        state["levels"] = session.save_levels()
+    return state
+
+
+# ---- torch.distributed.checkpoint ----
+
+class OfEachRank:
+    """Makes torch.distributed.checkpoint refuse a bare state: it asks each object of this kind how to write it. Otherwise it would write
+    one rank's residuals only, since all ranks have them under the same key. Pickled, this is an empty dict."""
+
+    def __create_write_items__(self, name, _object):
+        raise GradwireError(f"'{name.split('.of_each_rank')[0]}': torch.distributed.checkpoint would keep one rank's residuals and drop those "
+                            "of all others. Save gradwire.Checkpoint(model) instead of gradwire.state_dict(model)")
+
+    def __reduce__(self):
+        return collections.OrderedDict, ()
+
+    def __deepcopy__(self, _memo):
+        return self
+
+
+def slots(session):
+    """This rank's part of a checkpoint: its own state, and empty slots. A load must name the keys before it knows how many ranks saved.
+    So the keys are always the same, and each rank has those of the old ranks that it would take over."""
+    rank, world = dist.get_rank(), dist.get_world_size()
+    if world > SLOTS:
+        raise GradwireError(f"gradwire.Checkpoint is for {SLOTS} ranks at most, not {world}: save gradwire.state_dict() of every rank in a "
+                            "file of its own")
+    file = io.BytesIO()
+    torch.save({"world": world, "state": made_by(session)}, file)
+    return {f"rank {slot}": file.getvalue() if slot == rank else b"" for slot in range(rank, SLOTS, world)}
+
+
+def of_slots(session, found):
+    """The states of the old ranks that this one takes over."""
+    only_data = {"weights_only": True} if "weights_only" in inspect.signature(torch.load).parameters else {}
+    saved = [torch.load(io.BytesIO(slot), **only_data) for slot in found.values() if slot]
+    world = dist.get_world_size()
+    for one in saved:
+        if one["world"] != world and session.ranks != world:
+            raise GradwireError(f"saved by {one['world']} ranks, loaded by {world}: a model on a part of the ranks is loaded by as many as "
+                                "saved it")
+    return [one["state"] for one in saved]
 
 
 def heirs(world, ranks, rank):
@@ -13,12 +73,6 @@ def heirs(world, ranks, rank):
     found, n, why = (c_uint32 * max(world, 1))(), c_size_t(), Why()
     check(lib.gw_feedback_heirs(world, ranks, rank, found, world, byref(n), byref(why)), why)
     return list(found[:n.value])
-
-
-def named(ranks):
-    """ranks 0, 2 and 5"""
-    text = [str(rank) for rank in ranks]
-    return f"rank {text[0]}" if len(text) == 1 else f"ranks {', '.join(text[:-1])} and {text[-1]}"
 
 
 class Lost:
@@ -61,7 +115,7 @@ def _look(session, state, missing):
     listed = isinstance(state, (list, tuple))
     states = [(i, s) for i, s in enumerate(state if listed else [state]) if s is not None]
     for i, s in states:
-        if not isinstance(s, dict) or s.get("format") != "gradwire.state/1":
+        if not isinstance(s, dict) or s.get("format") != FORMAT:
             raise GradwireError(f"state {i} is not one of gradwire's")
     states = [s for _, s in states]
     for s in states:
@@ -70,7 +124,8 @@ def _look(session, state, missing):
             raise GradwireError(f"the state of rank {s['rank']} is of step {s['step']} of {s['world']} ranks, that of rank "
                                 f"{first['rank']} of step {first['step']} of {first['world']}")
     if not listed and states and state["world"] == session.ranks and state["rank"] != session.rank:
-        raise GradwireError(f"rank {session.rank} was given what rank {state['rank']} saved")
+        raise GradwireError(f"rank {session.rank} was given what rank {state['rank']} saved: every rank loads its own state. If it "
+                            "comes from torch.distributed.checkpoint, save gradwire.Checkpoint(model) there")
     if not states:
         return {"missing": missing, "world": None, "ranks": [], "norms": {}, "levels": False}, {}
     session.check_world(states[0]["world"])
@@ -97,7 +152,8 @@ def _lost(given, world, ranks):
     lost.sort()
     if lost and given[0]["missing"] == "error":
         whose = f"the state of {named(lost)} of {world} is" if len(lost) == 1 else f"the states of {named(lost)} of {world} are"
-        raise GradwireError(f"{whose} missing: give load_state_dict the states of all old ranks, as a list; or, if they are lost, pass "
+        raise GradwireError(f"{whose} missing: give load_state_dict the states of all old ranks, as a list (torch.distributed.checkpoint: "
+                            "gradwire.Checkpoint does that); or, if they are lost, pass "
                             "missing=\"drop\" on all ranks: their residuals then begin at zero")
     for r in lost:
         for rank, other in enumerate(given):
@@ -107,8 +163,9 @@ def _lost(given, world, ranks):
     return lost
 
 
-def load(session, state, missing, quiet):
-    mine, states = say_together(session.group, lambda: _look(session, state, missing), "load")
+def load(session, get, missing, quiet):
+    """`get` returns this rank's state, or a list, or fails."""
+    mine, states = say_together(session.group, lambda: _look(session, get(), missing), "load")
     given = gather(session.group, mine)
     first = next((g for g in given if g["world"] is not None), None)
     if first is None:

@@ -142,6 +142,17 @@ static gw_status parse_setting(gw_params *params, char *setting, uint32_t *seen,
                    setting, known);
 }
 
+static gw_status unknown_codec(const char *name, gw_why *why)
+{
+    char known[160] = "";
+    for (size_t i = 0, used = 0; i < gw_codec_count() && used < sizeof known; i++) {
+        const int n = snprintf(known + used, sizeof known - used, "%s%s", i == 0 ? "" : ", ",
+                               gw_codec_at(i)->name);
+        used += n > 0 ? (size_t)n : 0;
+    }
+    return gw_fail(why, GW_ERR_UNKNOWN, "no codec named '%s' (there are: %s)", name, known);
+}
+
 gw_status gw_params_parse(gw_params *params, const char *spec, gw_why *why)
 {
     char text[256];
@@ -158,7 +169,7 @@ gw_status gw_params_parse(gw_params *params, const char *spec, gw_why *why)
     }
     gw_params parsed;
     if (gw_params_init(&parsed, gw_codec_find(text)) != GW_OK) {
-        return gw_fail(why, GW_ERR_UNKNOWN, "no codec named '%s'", text);
+        return unknown_codec(text, why);
     }
     uint32_t seen = 0;
     while (settings != NULL) {

@@ -32,7 +32,7 @@ static void bad_specs(void **state)
         const char *spec, *words;
         gw_status status;
     } cases[] = {
-        {"", "no codec named ''", GW_ERR_UNKNOWN},
+        {"", "no codec named '' (there are: cast, natural, ", GW_ERR_UNKNOWN},
         {"zip", "no codec named 'zip'", GW_ERR_UNKNOWN},
         {"natural:", "'' is not of the form key=value", GW_ERR_ARG},
         {"natural:bits", "'bits' is not of the form key=value", GW_ERR_ARG},

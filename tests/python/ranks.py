@@ -20,6 +20,7 @@ except ImportError:
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
 import gradwire
+import gradwire.session  # once, not in every rank
 
 try:
     import torch._dynamo  # what DDP imports when it is first made: once here, not in every rank

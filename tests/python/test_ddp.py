@@ -25,7 +25,7 @@ def buckets_do_not_matter(rank, n):
             gradwire.attach(ddp, spec, dense_below=200, threads=1 if cap < 1 else 3, quiet=True)
             models.train(ddp, models.batches(rank), 6)
             results.append(ranks.flat(model))
-            orders.append([layer for bucket in ddp._gradwire_hook._buckets for layer in bucket])
+            orders.append([layer for bucket in gradwire.ddp.hook_of(ddp)._buckets for layer in bucket])
             gradwire.detach(ddp)
         assert torch.equal(*results), f"{spec}: {(results[0] - results[1]).abs().max()}"
     assert orders[0] != sorted(orders[0]), "buckets were never made anew: the test shows nothing"
