@@ -2,7 +2,7 @@
 # The build itself is CMake's: see CMakePresets.json.
 
 # What `make run` compares: COMPARE=dense,dither:bits=4 LINK=1gbit STEPS=1000 make run tries others.
-COMPARE ?= dense,natural:bits=8,dither:bits=4,auto
+COMPARE ?= dense,cast:to=bf16,natural:bits=8,dither:bits=4,auto
 LINK ?= 200mbit
 LATENCY ?= 1ms
 STEPS ?= 300

@@ -3,7 +3,7 @@
 set(slow codec/conformance codec/large codec/random_cases codec/sum coll/routes-all coll/seals cli/profile_cuda cuda/same-bytes
   house/controls house/install plan/search-all step/auto step/device step/device-nccl step/killed
   oracle/.* python/.* trainer/train-.*)
-set(all cli/report-browser comm/mpi-.* coll/engines-.* cross/same-bytes house/subset house/tidy)
+set(all cli/report-browser comm/mpi-.* coll/engines-.* cross/same-bytes house/paste house/subset house/tidy)
 # What the thread sanitizer looks at.
 set(threads base/pool codec/random_cases codec/threads comm/threads coll/routes step/.* trainer/training)
 

@@ -1,4 +1,4 @@
-/* Tables of errors as the plan takes them: of a step, in force for a while. docs/auto.md, "Errors that come late". */
+/* Tables of errors as the plan takes them: of a step, in force for a while. docs/auto.md, "Delayed errors". */
 #include "step/auto.h"
 
 #include <math.h>
