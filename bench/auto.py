@@ -32,7 +32,7 @@ def main(folder):
         rows.append((way, abs(statistics.mean(last[way])), max(last[way]) - min(last[way]), statistics.mean(last[way]) >= least, 1e3 * step, total,
                      len(known), statistics.mean(known) if known else float("nan")))
     to_dense = next(row[7] for row in rows if row[0] == "dense")
-    print(f"{'way':20} {'bits' if bits else 'right %':>8} {'range':>6} {'within':>6} {'ms a step':>9} {'all, s':>7} {'to target':>9} {'seeds':>5} {'faster':>6}")
+    print(f"{'way':20} {'bits' if bits else 'accuracy':>8} {'range':>6} {'within':>6} {'ms/step':>9} {'all, s':>7} {'to target':>9} {'seeds':>5} {'faster':>6}")
     for way, quality, spread, within, step, total, n, seconds in sorted(rows, key=lambda row: row[5]):
         print(f"{way:20} {quality:8.3f} {spread:6.3f} {'yes' if within else 'no':>6} {step:9.1f} {total:7.1f} {seconds:9.1f} {n:3}/{len(ways[way])} "
               f"{to_dense / seconds:6.2f}")

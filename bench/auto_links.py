@@ -20,7 +20,7 @@ def main(folder):
     changing = runs["changing"]
     steps = len(changing["steps"])
     changes = [("1gbit", 0)] + [(rate, int(step)) for rate, step in (line.split() for line in open(f"{folder}/shaped"))]
-    print(f"{'link':8} {'from step':>9} {'new plan after':>14} {'why':>9} {'ms a step':>9} {'from the start':>14} {'off':>7}")
+    print(f"{'link':8} {'from step':>9} {'new plan after':>14} {'why':>9} {'ms/step':>9} {'from the start':>14} {'off':>7}")
     for i, (rate, at) in enumerate(changes):
         end = changes[i + 1][1] if i + 1 < len(changes) else steps
         plan = next((d for d in changing["auto"] if d["outcome"] == "switched" and d["bound_at"] > at), None)

@@ -208,7 +208,7 @@ int main(int argc, char **argv)
         ratios[i] = b.seconds[0][i] / b.seconds[1][i];
     }
     const double ratio = median(ratios, b.turns);
-    (void)printf("%d turns of %d steps, medians: watched %.3f ms a step, not watched %.3f, ratio "
+    (void)printf("%d turns of %d steps, medians: watched %.3f ms/step, not watched %.3f, ratio "
                  "of a turn %.4f "
                  "(half of them %.4f to %.4f)\n",
                  b.turns, TURN, 1e3 * median(b.seconds[0], b.turns),

@@ -72,7 +72,7 @@ def show(rate, found):
     compute = next((f for f in found if f["way"] == "compute" and "ms" in f), None)
     dense = next((f for f in found if f["way"] == "ddp" and "ms" in f), None)
     print(f"\n{rate}")
-    print(f"{'way':22} {'ms a step':>9} {'range':>11} {'of ddp':>6} {'MB sent':>8} {'limit ms':>8} {'beyond ms':>9} {'cpu ms':>6}")
+    print(f"{'way':22} {'ms/step':>9} {'range':>11} {'of ddp':>6} {'MB sent':>8} {'limit ms':>8} {'beyond ms':>9} {'cpu ms':>6}")
     for f in found:
         if "ms" not in f:
             print(f"{f['way']:22} {f['said']}")

@@ -271,7 +271,7 @@ def summary(model=None):
     return (f"gradwire: {attached.what}, {elements / 1e6:.1f} M parameters, {session.ranks} ranks on {nodes}, {s['steps']} steps: "
             f"rank {session.rank} sent {' and '.join(sent) or 'nothing'}, compression {s['ratio']:.1f}x of DDP's bytes "
             f"{'to other nodes' if s['far_dense_bytes'] else 'inside the node'}, encode {1e3 * s['encode_seconds'] / n:.1f} ms, "
-            f"decode {1e3 * s['decode_seconds'] / n:.1f} ms a step" + (f", {s['skipped']} skipped" if s["skipped"] else ""))
+            f"decode {1e3 * s['decode_seconds'] / n:.1f} ms/step" + (f", {s['skipped']} skipped" if s["skipped"] else ""))
 
 
 def _say(attached):
