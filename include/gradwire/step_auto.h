@@ -1,6 +1,7 @@
 /* Error and time together, followed through training (docs/auto.md): a few steps are measured, the joint plan
  * (joint.h) binds, and from then on step time, link, compression error and loss are watched. When they leave what is
- * expected every rank makes the same new plan, beside training, and it binds at a step that all agreed on. Off unless begun. */
+ * expected every rank makes the same new plan, in parallel with training, and it binds at a step that all agreed on.
+ * Off unless begun. */
 #ifndef GRADWIRE_STEP_AUTO_H
 #define GRADWIRE_STEP_AUTO_H
 
