@@ -37,7 +37,8 @@ GW_API gw_status gw_hosted_create(uint32_t rank, uint32_t ranks, gw_hosted **out
 GW_API gw_comm *gw_hosted_comm(gw_hosted *hosted);
 
 /* The next operation, in the order of posts; blocks until there is one. GW_ERR_STATE: gw_hosted_stop was called.
- * GW_ERR_PEER, once: this rank has given up, and `why` is what the host should tell the others, if it can. */
+ * GW_ERR_PEER, once, also after gw_hosted_stop: this rank has given up, and `why` is what the host should tell the
+ * others, if it can. */
 GW_API gw_status gw_hosted_take(gw_hosted *hosted, gw_hosted_work *work, gw_why *why);
 /* All messages of an operation are through, or one failed: `text`, which may be NULL, then says which and why. The
  * first failure is that of the whole group. */

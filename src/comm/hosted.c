@@ -456,12 +456,12 @@ gw_status gw_hosted_take(gw_hosted *job, gw_hosted_work *work, gw_why *why)
     }
     gw_status status = GW_OK;
     hosted_operation *op = job->first;
-    if (job->stop) {
-        status = GW_FAIL(why, GW_ERR_STATE, "stopped");
-    } else if (job->gave_up && !job->told) {
+    if (job->gave_up && !job->told) { /* also of a job that was stopped right after it failed */
         job->told = 1;
-        job->first = job->last = NULL; /* nobody waits for these any more */
+        job->first = job->last = NULL; /* no rank waits for these any more */
         status = gw_fail(why, GW_ERR_PEER, "%s", job->why.text);
+    } else if (job->stop) {
+        status = GW_FAIL(why, GW_ERR_STATE, "stopped");
     } else {
         job->first = op->next;
         job->last = job->first != NULL ? job->last : NULL;
