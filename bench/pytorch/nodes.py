@@ -3,9 +3,10 @@
 
     nodes.py RANK RANKS STORE INTERFACE [--spec SPEC]... [--warm N] [--steps N]
 
-Every rank is one process and trains step.py's network on its data: what adacomp sends depends on the gradients. The first rank of a node reads the interface's counter of sent bytes around the steps. All is in
-units of the fp32 gradient, per step. DDP in fp32 and in bf16 are measured in the same run; torch 1 on gloo has no bf16. The two
-compressions are of a ring in the model's dtype through that card: over what the interface counted, and by the stats() of its ranks.
+Every rank is one process and trains step.py's network on its data: what adacomp sends depends on the gradients. The first rank
+of a node reads the interface's counter of sent bytes around the steps. All is in units of the fp32 gradient, per step. DDP in
+fp32 and in bf16 are measured in the same run; torch 1 on gloo has no bf16. The two compressions are of a ring in the model's
+dtype through that card: over what the interface counted, and by the stats() of its ranks.
 """
 
 import argparse
@@ -113,10 +114,11 @@ def main():
         if not spec.startswith("DDP"):
             gradwire.attach(ddp, spec, route=route, quiet=True)
         ours = not spec.startswith("DDP")
-        ms, card, counted = measure(ddp, training.batches(o.rank), dtype, o.warm if spec == "adacomp" else 2, o.steps, o.interface, far_bytes if ours else no_counters)
+        warm = o.warm if spec == "adacomp" else 2
+        ms, card, counted = measure(ddp, training.batches(o.rank), dtype, warm, o.steps, o.interface, far_bytes if ours else no_counters)
         said = [None] * o.ranks
         dist.all_gather_object(said, (card, digest(model), counted, gradwire._attached[0].session.node_of if ours else None))
-        name = "default " + gradwire.stats(layers=True)["layers"][0]["route"] if route is None and not spec.startswith("DDP") else route or ""
+        name = "default " + max(gradwire.stats(layers=True)["layers"], key=lambda layer: layer["elements"])["route"] if route is None and not spec.startswith("DDP") else route or ""
         if not spec.startswith("DDP"):
             gradwire.detach(ddp)
         if o.rank == 0:
