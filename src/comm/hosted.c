@@ -456,7 +456,7 @@ gw_status gw_hosted_take(gw_hosted *job, gw_hosted_work *work, gw_why *why)
     }
     gw_status status = GW_OK;
     hosted_operation *op = job->first;
-    if (job->gave_up && !job->told) { /* also of a job that was stopped right after it failed */
+    if (job->gave_up && !job->told) { /* before `stop`: a rank may fail and close at once */
         job->told = 1;
         job->first = job->last = NULL; /* no rank waits for these any more */
         status = gw_fail(why, GW_ERR_PEER, "%s", job->why.text);

@@ -12,19 +12,14 @@ static uint64_t halves(const gw_step *s)
     return s->config.sharded ? 1 : 2;
 }
 
-/* What one rank of a ring sends to the next. */
-static uint64_t ring_bytes(const gw_step *s, const gw_layer *l)
+uint64_t gw_step_dense_bytes(const gw_step *s, const gw_layer *l)
 {
     const uint64_t ranks = s->config.comm->ranks;
     return halves(s) * gw_dtype_size(l->dtype) * l->elements * (ranks - 1) / ranks;
 }
 
-uint64_t gw_step_dense_bytes(const gw_step *s, const gw_layer *l)
-{
-    return ring_bytes(s, l);
-}
-
-/* What `rank` sends to other nodes of what the layer is sent in, itself or its fusion; of codecs without a fixed size at most. */
+/* Bytes that `rank` sends to other nodes for this layer, or for the fusion that carries it. For codecs without a fixed size: the
+ * most that they may send. */
 static gw_status far_bytes(const gw_step *s, const gw_layer *l, uint32_t rank, uint64_t *bytes,
                            gw_why *why)
 {
@@ -67,7 +62,7 @@ static int same_node(const gw_step *s, uint32_t a, uint32_t b)
     return gw_same_node(s->nodes, s->config.ranks_per_node, a, b);
 }
 
-/* Of all ranks of this rank's node, and how many these are. */
+/* The sum of far_bytes over the ranks of `of`'s node. Sets *neighbours to the number of these ranks. */
 static gw_status node_bytes(const gw_step *s, const gw_layer *l, uint32_t of, uint64_t *bytes,
                             uint32_t *neighbours, gw_why *why)
 {
@@ -90,7 +85,7 @@ gw_status gw_step_count_ring(gw_step *s, gw_why *why)
     gw_status status = GW_OK;
     for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
         gw_layer *l = &s->layers[i];
-        const uint64_t ring = ring_bytes(s, l);
+        const uint64_t ring = gw_step_dense_bytes(s, l);
         uint64_t node = 0, mine = 0;
         uint32_t neighbours = 0;
         status = node_bytes(s, l, own, &node, &neighbours, why);
@@ -134,7 +129,7 @@ gw_status gw_step_card_bytes(const gw_step *s, uint64_t *card, uint64_t *ring, g
                 status = node_bytes(s, l, rank, &bytes, &neighbours, why);
             }
             sum += bytes;
-            all += ring_bytes(s, l);
+            all += gw_step_dense_bytes(s, l);
         }
         *card = sum > *card ? sum : *card;
         *ring = sum != 0 && all > *ring ? all : *ring;

@@ -102,6 +102,7 @@ for (name, width), s in seen.items():
         assert [len(c["lines"]) for c in s["charts"] if c["lines"]][4:] == [4, 3, 2, 1], [(c["title"], c["lines"]) for c in s["charts"]]
         assert s["log"] == 6 and s["rates"] == 3 and "as measured" in s["auto"], s
         assert "step 44, slower: new plan from step 45" in s["auto"] and "periodic: plan kept" in s["auto"], s["auto"]
+        assert s["auto"].count(": new plan from step ") == 3, s["auto"]
         assert "6 decisions, 3 changes of plan." in s["auto"] and "off what the planner had predicted" in s["auto"], s["auto"]
         assert "200 Mbit/s" in s["auto"] and not re.search(r"B/s\b", s["page_words"]), s["page_words"]
         assert "Lower bound, at that rate: " in s["auto"] and "expected" in s["auto"], s["auto"]
