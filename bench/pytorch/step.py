@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Seconds a step of one way to exchange gradients; run by every rank (RANK, WORLD_SIZE, MASTER_ADDR): step.py WAY [STEPS [views] [deep]]
 
-WAY: compute, copies (DDP that exchanges nothing), ddp, fp16, bf16hook, powersgd:RANK, or a codec of ours. views: DDP's gradient_as_bucket_view; deep: another
+WAY: compute, copies (DDP that exchanges nothing), ddp, fp16, bf16hook, powersgd:RANK, or a codec of ours; with "+each" behind it every
+parameter is a DDP bucket of its own, so that its gradient is posted as soon as it is ready. views: DDP's gradient_as_bucket_view; deep: another
 network, of many layers. Rank 0 prints one line of JSON. Its times are those of rank 0; where nothing is exchanged, ranks begin together and the slowest counts, since an exchange would wait for it.
 """
 
@@ -58,6 +59,10 @@ def wrap(model, way, views=False):
     if way == "compute":
         return model
     options = {"gradient_as_bucket_view": views}
+    if way.endswith("+each"):
+        way = way[:-len("+each")]
+        options["bucket_cap_mb"] = 1e-3
+        dist._DEFAULT_FIRST_BUCKET_BYTES = 1
     if way.startswith("powersgd-1bucket"):  # with more than one bucket it hangs on gloo
         options["bucket_cap_mb"] = 1024
         dist._DEFAULT_FIRST_BUCKET_BYTES = 1 << 30
