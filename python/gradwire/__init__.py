@@ -13,10 +13,20 @@ import sys
 from . import plan as _plan
 from .library import VERIFY_NEVER, GradwireError, compression, counts, version
 
-__all__ = ["Checkpoint", "GradwireError", "attach", "detach", "load_state_dict", "profile", "state_dict", "stats", "summary",
+__all__ = ["AdamW", "Checkpoint", "GradwireError", "attach", "detach", "load_state_dict", "profile", "state_dict", "stats", "summary",
            "tell_loss", "verify", "version"]
 
 _attached = []  # in the order of attach
+
+
+def __getattr__(name):
+    """AdamW is a class of torch's, which is not imported before it is needed."""
+    if name == "AdamW":
+        _need_torch()
+        from .adamw import AdamW
+
+        return AdamW
+    raise AttributeError(f"module 'gradwire' has no attribute '{name}'")
 
 
 def _need_torch():
@@ -44,7 +54,7 @@ def _unwrap(model):
 
 def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=16384, seed=0, timeout=1800.0, lanes=0,
            threads=0, piece=None, scaler=None, residual=None, replicas=None, writer=None, quiet=False,
-           payloads="host", verify_every=50, node=None, attach_timeout=45.0, warmup=0, warmup_codec="dense"):
+           payloads="host", verify_every=50, node=None, attach_timeout=45.0, warmup=None, warmup_codec=None, optimizer=None):
     """From now on the model's gradients go through gradwire. All ranks call it, with the same arguments.
 
     what         a codec ("natural:bits=8", "adacomp", "dense", ...), a plan file (.json), whose buckets and order are run too, "adapt/dither:bits=4": every layer its
@@ -68,8 +78,11 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
     node         this rank's node by name, the same for ranks of one machine; by default boot id and network namespace tell
     verify_every steps after which ranks compare hashes of the means they have had (docs/trust.md); None: never, and nothing is hashed
     attach_timeout  seconds that ranks wait for each other to call attach; then it fails, and names the missing ranks
-    warmup       the first steps, of the run's step number, in which layers that `what` compresses are sent by warmup_codec
-    warmup_codec "dense", or a codec that keeps no residuals ("dither:bits=4")
+    warmup       the first steps, of the run's step number, in which layers that `what` compresses are sent by warmup_codec. By default
+                 none; with optimizer= until the variance has settled
+    warmup_codec "dense", or a codec that keeps no residuals ("dither:bits=4", the default with optimizer=)
+    optimizer    the model's torch.optim.AdamW. Layers whose codec keeps residuals then exchange momenta instead of gradients, so that
+                 codecs such as "adacomp" train as well as with SGD (docs/adam.md)
     """
     _need_torch()
     model = _unwrap(model)
@@ -91,13 +104,15 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
             raise GradwireError("payloads= is for DDP: shards are coded on the CPU")
         if _plan.chooser(what) is not None:
             raise GradwireError("levels are chosen under DDP only: give fully_shard one codec")
+        if optimizer is not None:
+            raise GradwireError("optimizer= is for DDP: every rank keeps a momentum of the whole model, which fully_shard is there to avoid")
         hook = fsdp.Fsdp(model, what, rules, dense_below, residual, replicas, attach_timeout, (warmup, warmup_codec), options)
         attached = _Attached(model, hook, hook, what, quiet)
     else:
         if replicas is not None:
             raise GradwireError("replicas= is for fully_shard")
         attached = _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, payloads, attach_timeout,
-                               (warmup, warmup_codec), options)
+                               (warmup, warmup_codec), optimizer, options)
     if not _attached:
         atexit.unregister(_at_exit)
         atexit.register(_at_exit)  # now: it must run before what torch registers when it is imported
@@ -108,7 +123,7 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
     return model
 
 
-def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, payloads, attach_timeout, warmup, options):
+def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet, payloads, attach_timeout, warmup, optimizer, options):
     import torch.distributed as dist
 
     from . import ddp, device
@@ -126,21 +141,41 @@ def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet,
         for layer in layers:
             layer.coder = "@gpu" if where is not None else ""
         wire = _plan.choose(layers, what, route, rules, dense_below, where)
-        return layers, parameters, ddp.hook_of(model), where, wire, _plan.warmup(*warmup, what)
+        adam = None if optimizer is None else _make_adam(optimizer, model, layers, parameters, what, warmup, quiet)
+        return layers, parameters, ddp.hook_of(model), where, wire, _plan.warmup(*warmup, what) if adam is None else adam, adam
 
     group = model.process_group
     meet(group, attach_timeout)
-    layers, parameters, hook, where, wire, phase = say_together(group, prepare)
+    layers, parameters, hook, where, wire, phase, adam = say_together(group, prepare)
     alike(group, "(warmup, warmup_codec)", warmup)
+    alike(group, "(optimizer is given)", optimizer is not None)
     reasons = gather(group, where.why if where is not None else None)
     if dist.get_rank(group) == 0:
         device.warn(reasons)
     # a plan decides for small layers too; else they go together
     fuse_below = 0 if _plan.is_file(what) else dense_below
     session = Session(layers, group, fuse_below=fuse_below, scaler=scaler, device=where, chooser=_plan.chooser(what), spec=what,
-                      payloads=payloads, wire=wire, warmup=phase, **options)
+                      payloads=payloads, wire=wire, warmup=phase, all_or_nothing=adam is not None, **options)
+    if adam is not None:
+        adam.use(session, attach_timeout, {"device": where, "payloads": payloads, **options})
     hook.use(session, parameters)
     return _Attached(model, hook, session, what, quiet)
+
+
+def _make_adam(optimizer, model, layers, parameters, what, warmup, quiet):
+    """None if no layer's codec keeps residuals: torch's own Adam is then right."""
+    from . import adam
+
+    adam.check_optimizer(optimizer)
+    if _plan.chooser(what) or _plan.is_file(what):
+        raise GradwireError(f"optimizer= takes one codec, such as \"adacomp\", and rules=, not {what!r}")
+    if not any(adam.is_converted(layer) for layer in layers):
+        return None
+    steps, codec = warmup
+    codec = _plan.check_warmup(1 if steps is None else steps, codec or "dither:bits=4", what)
+    if steps == 0:
+        raise GradwireError("warmup=0: with optimizer= compression needs a variance, and so a warm-up; leave warmup= out, and it ends by itself")
+    return adam.Adam(optimizer, model, layers, parameters, steps, codec, quiet)
 
 
 def _warn_of_more_bytes(attached):
@@ -166,11 +201,14 @@ def _find(model):
 
 
 def detach(model=None):
-    """Gradients go as they would without us. What residuals hold is lost: save state_dict() first, to attach again."""
+    """Gradients go as they would without us. What residuals hold is lost: save state_dict() first, to attach again. With optimizer= it
+    goes into the optimizer's momentum, if all ranks call this within attach_timeout of each other."""
     attached = _find(model)
     _attached.remove(attached)
     _say(attached)
     attached.hook.stop()
+    if attached.session.adam is not None:
+        attached.session.adam.release()
     attached.session.close()
 
 
@@ -224,11 +262,15 @@ class Checkpoint:
 
 
 def tell_loss(loss, model=None):
-    """After a step, by every rank: lets "auto" see a loss that diverges, and go uncompressed until it is back."""
+    """After a step, by every rank: lets "auto", and a model with optimizer=, see a loss that diverges, and train without lossy
+    compression until it is back."""
     session = _find(model).session
-    if session.chooser != "auto":
-        raise GradwireError("only \"auto\" looks at the loss")
-    session.tell_loss(loss)
+    if session.adam is not None:
+        session.adam.tell_loss(loss)
+    elif session.chooser == "auto":
+        session.tell_loss(loss)
+    else:
+        raise GradwireError("only \"auto\" and attach(…, optimizer=) look at the loss")
 
 
 # ---- statistics ----
@@ -249,7 +291,9 @@ def stats(model=None, layers=False):
              **attached.session.where()}
     if attached.session.chooses:
         found[attached.session.chooser] = attached.session.last_choice()
-    if attached.session.warmup is not None:
+    if attached.session.adam is not None:
+        found["adam"] = attached.session.adam.stats()
+    elif attached.session.warmup is not None:
         found["warmup"] = attached.session.warmup.stats(attached.session.number)
     if attached.session.lost is not None:
         found["lost"] = attached.session.lost.stats()

@@ -109,11 +109,15 @@ class Hook:
             if self._next is not None:
                 session.follow(self._next)
                 self._buckets, self._next = self._next, None
+            if session.adam is not None:
+                session.adam.open()
             session.open()
         if buffer.is_sparse:
             raise GradwireError("a bucket of sparse gradients: not supported")
         layers = [self._layer_of[id(p)] for p in bucket.parameters()]
         for layer, gradient in zip(layers, bucket.gradients()):
+            if session.adam is not None:
+                session.adam.take(layer, gradient)
             session.post_tensor(layer, gradient)
         self._seen.append(layers)
         last = bucket.is_last()

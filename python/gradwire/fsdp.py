@@ -161,6 +161,7 @@ class AllReduce:
 class Fsdp:
     """All of an attached module. To others it looks like one session."""
 
+    adam = None
     chooser, chooses = None, False  # every group of layers would have a budget of its own
     lost = None
 

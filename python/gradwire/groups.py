@@ -60,8 +60,8 @@ def _published(store, key, seconds):
     return True
 
 
-def meet(group, seconds):
-    """Fails unless all ranks of the group call attach within so many seconds of each other, and names the missing ranks. Uses the job's
+def meet(group, seconds, call="gradwire.attach"):
+    """Fails unless all ranks of the group make this call within so many seconds of each other, and names the missing ranks. Uses the job's
     store: a collective call would wait for a missing rank until the process group's timeout.
 
     One rank decides for all: the last to arrive, or the first whose patience ends before. A rank that comes when the others have given up
@@ -71,7 +71,9 @@ def meet(group, seconds):
         return
     late, missing = True, None
     while late and missing != "all":
-        late, missing = _meet_once(store, dist.get_rank(group), n, new_name("attach", ranks_of(group)), seconds)
+        late, missing = _meet_once(store, dist.get_rank(group), n, new_name(call, ranks_of(group)), seconds)
+    if missing != "all" and call != "gradwire.attach":
+        raise GradwireError(f"{missing} of {n} did not call {call} within {seconds:g} s")
     if missing != "all":
         raise GradwireError(
             f"{missing} of {n} did not call gradwire.attach within {seconds:g} s. All ranks must attach. If the script calls attach: does "

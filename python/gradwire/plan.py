@@ -52,12 +52,16 @@ class Warmup:
     def __init__(self, steps, spec):
         self.steps, self.spec = steps, spec  # None: uncompressed
 
+    def on(self, number):
+        """Whether step `number` is one of them."""
+        return number < self.steps
+
     def stats(self, number):
         return {"codec": self.spec or "dense", "steps": self.steps, "left": max(0, self.steps - number)}
 
 
-def warmup(steps, codec, what):
-    """The Warmup of attach's arguments, or None."""
+def check_warmup(steps, codec, what):
+    """Of attach's arguments. Returns the codec, None for dense."""
     if isinstance(steps, bool) or not isinstance(steps, int) or steps < 0:
         raise GradwireError(f"warmup={steps!r} is not a number of steps")
     if steps and chooser(what) == "auto":
@@ -67,7 +71,14 @@ def warmup(steps, codec, what):
     if codec != "dense" and lib.gw_params_flags(byref(parse_params(codec))) & (FLAG_WANTS_FEEDBACK | FLAG_ROUNDS):
         raise GradwireError(f"warmup_codec={codec!r} keeps residuals; the warm-up is dense, or takes a codec that keeps none: cast, "
                             "natural, dither or ndither")
-    return Warmup(steps, None if codec == "dense" else codec) if steps else None
+    return None if codec == "dense" else codec
+
+
+def warmup(steps, codec, what):
+    """The Warmup of attach's arguments, or None."""
+    steps = 0 if steps is None else steps
+    codec = check_warmup(steps, codec or "dense", what)
+    return Warmup(steps, codec) if steps else None
 
 
 class Wire:

@@ -44,13 +44,18 @@ class Totals:
 
     def add(self, result):
         self.steps += 1
+        self.add_sent(result)
+        for link in range(2):
+            self.dense_bytes_sent[link] += result.dense_bytes_sent[link]
+        self.skipped += result.non_finite != 0
+
+    def add_sent(self, result):
+        """Of an exchange in addition to the step's own: DDP would not send it."""
         for link in range(2):
             self.bytes_sent[link] += result.bytes_sent[link]
-            self.dense_bytes_sent[link] += result.dense_bytes_sent[link]
         self.encode_seconds += result.encode_seconds
         self.decode_seconds += result.decode_seconds
         self.exchange_seconds += result.seconds
-        self.skipped += result.non_finite != 0
 
 
 def _value_or_raise(completed):
@@ -66,7 +71,7 @@ class Session:
 
     def __init__(self, layers, group, *, seed, timeout, lanes, threads, piece, fuse_below, scaler=None, measure_error=False,
                  sharded=False, total=False, verify_every=0, carrier=None, device=None, chooser=None, spec=None, payloads="host",
-                 node=None, wire=None, warmup=None):
+                 node=None, wire=None, warmup=None, all_or_nothing=False):
         self.layers, self.scaler, self.totals = layers, scaler, Totals()
         self.warmup, self._warm, self._sharded = warmup, False, sharded
         self._plans = [(layer.spec, layer.route) for layer in layers]  # after the warm-up
@@ -75,19 +80,21 @@ class Session:
         self.device, self._pinned = device, {}  # pinned: of gradients on a device that are coded here, by layer
         self.rank, self.ranks = dist.get_rank(group), dist.get_world_size(group)
         self.group = group
-        self._step, self._scale, self._error = c_void_p(), None, None
+        self._step, self.scale, self._error = c_void_p(), None, None
         self._between = False  # steps: every message of those before has arrived
         self.lost, self._compared, self._squares = None, None, 0.0  # at the last load; until it has a gradient
         self._own_carrier = carrier is None
         self._carrier = carrier or make_carrier(group, timeout, node)
         self.on_step = []  # called with the result after every step
+        self.on_scale = []  # called with the factor by which the loss scale changed
+        self.adam = None
         nodes = self._carrier.node_of
         self.node_of = list(nodes)
         threads = threads or spare_threads(list(nodes).count(nodes[self.rank]))
         config = StepConfig(comm=self._carrier.comm, seed=seed, piece=piece, fuse_below=fuse_below,
                             timeout=timeout.total_seconds(), node_of=nodes, lanes=lanes, threads=threads,
                             own_thread=1, sum=int(total), measure_error=int(measure_error),
-                            all_or_nothing=int(scaler is not None), sharded=int(sharded), verify_every=verify_every)
+                            all_or_nothing=int(all_or_nothing or scaler is not None), sharded=int(sharded), verify_every=verify_every)
         if device is not None and device.cuda is not None:
             config.place = Place(device.cuda, device.index)
         why, self._device_comm = Why(), None
@@ -121,9 +128,12 @@ class Session:
             check(lib.gw_step_order(self._step, numbers(*self.wire.order), n, byref(why)), why)
             check(lib.gw_step_buckets(self._step, numbers(*self.wire.buckets), n, byref(why)), why)
 
+    def _is_warm(self, number):
+        return self.warmup is not None and self.warmup.on(number)
+
     def _plan_layers(self):
-        """Plans every layer for the phase of the current step. The phase depends on the step's number alone, which all ranks share."""
-        self._warm = self.warmup is not None and self.number < self.warmup.steps
+        """Plans every layer for the phase of the current step, which is the same on all ranks."""
+        self._warm = self._is_warm(self.number)
         why = Why()
         for i, (layer, (spec, route)) in enumerate(zip(self.layers, self._plans)):
             if self._warm and spec is not None:
@@ -142,8 +152,9 @@ class Session:
             check(self._choosing("begin_spec")(self._step, self._spec.encode(), byref(why)), why)
             self.chooses = True
 
-    def _end_warmup(self):
-        """All ranks, between the same two steps. Residuals begin at zero: the warm-up keeps none."""
+    def _change_phase(self):
+        """All ranks, between the same two steps. The warm-up keeps no residuals: after it they begin at zero, before it they are added
+        to what is sent first."""
         self._plan_layers()
         self._agree()
         self._begin_choosing()
@@ -190,17 +201,23 @@ class Session:
 
     def open(self):
         """Before the first post of a step."""
-        self._live()
+        self.live()
         self._between = False
-        if self._warm and self.number >= self.warmup.steps:
-            self._end_warmup()
+        if self._warm != self._is_warm(self.number):
+            self._change_phase()
             self._between = False
         if self.scaler is not None:
             scale = float(self.scaler.get_scale())
-            if self._scale not in (None, scale):
-                why = Why()
-                check(lib.gw_feedback_scale(self._feedback(), scale / self._scale, byref(why)), why)
-            self._scale = scale
+            if self.scale not in (None, scale):
+                self.scale_residuals(scale / self.scale)
+                for call in self.on_scale:
+                    call(scale / self.scale)
+            self.scale = scale
+
+    def scale_residuals(self, factor):
+        """Between steps."""
+        why = Why()
+        check(lib.gw_feedback_scale(self._feedback(), factor, byref(why)), why)
 
     def follow(self, buckets):
         """The wire's order is that of DDP's buckets; layers of one become ready together. All ranks, between steps."""
@@ -228,12 +245,12 @@ class Session:
             here = self._pinned.get(layer)
             if here is None:
                 here = self._pinned[layer] = torch.empty(gradient.numel(), dtype=gradient.dtype, pin_memory=gradient.is_cuda)
-            here.copy_(self._line(gradient))
-            self._moved.append((self._line(gradient), here))
+            here.copy_(self.line(gradient))
+            self._moved.append((self.line(gradient), here))
             self.post(layer, here.data_ptr())
 
     @staticmethod
-    def _line(gradient):
+    def line(gradient):
         """Its numbers in the order of memory."""
         return gradient.as_strided((gradient.numel(),), (1,), gradient.storage_offset())
 
@@ -301,7 +318,7 @@ class Session:
 
     def verify(self):
         """All ranks, between steps: have all of them had the same means?"""
-        self._live()
+        self.live()
         why, self._between = Why(), False
         try:
             check(lib.gw_step_verify(self._step, byref(why)), why)
@@ -313,17 +330,35 @@ class Session:
 
     def run(self, addresses):
         """A whole step at once: addresses of all layers, in order."""
+        self._whole_step(addresses, self.post)
+
+    def exchange(self, tensors):
+        """The same of tensors, where the session's gradients are."""
+        self._whole_step(tensors, self.post_tensor)
+
+    def _whole_step(self, posted, post):
         self.open()
         try:
-            for layer, address in enumerate(addresses):
-                self.post(layer, address)
+            for layer, one in enumerate(posted):
+                post(layer, one)
             self._end_step()
+            for there, here in self._moved:
+                there.copy_(here)
+            self._moved = []
             self._carrier.refill()
         except GradwireError as error:
             self._error = self._named(error)
             raise self._error from None
 
-    def _live(self):
+    def fail(self, error):
+        """Something that belongs to the steps of this session failed: no further step can be right."""
+        self._error = self._error or error
+
+    @property
+    def carrier(self):
+        return self._carrier
+
+    def live(self):
         if self._error is not None:
             raise GradwireError(f"an earlier step failed: {self._error}", getattr(self._error, "status", 0))
 
@@ -336,8 +371,13 @@ class Session:
     def number(self):
         return lib.gw_step_number(self._step)
 
+    def set_number(self, number):
+        """Of the next step. All ranks."""
+        lib.gw_step_set_number(self._step, number)
+        self._agree()
+
     def save(self):
-        self._live()
+        self.live()
         why, size = Why(), c_size_t()
         check(lib.gw_feedback_save_bytes(self._feedback(), byref(size), byref(why)), why)
         blob = torch.empty(size.value, dtype=torch.uint8)
@@ -368,7 +408,7 @@ class Session:
         take = lib.gw_feedback_load_surviving if some_lost else lib.gw_feedback_load
 
         def phase():
-            other = self.warmup is not None and (number < self.warmup.steps) != self._warm
+            other = self._is_warm(number) != self._warm
             if other and self.chooses:
                 raise GradwireError(f"the state is of step {number}, in the warm-up, and levels are being chosen already: detach, attach "
                                     "again, then load")

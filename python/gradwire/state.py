@@ -14,7 +14,7 @@ from .groups import gather, named, say_together
 from .library import GradwireError, Why, check, lib
 
 
-FORMAT = "gradwire.state/1"
+FORMAT, WITH_ADAM = "gradwire.state/1", "gradwire.state/2"  # 2: with the momenta of attach(…, optimizer=)
 SLOTS = 256  # ranks, at most, of a checkpoint of torch.distributed.checkpoint
 
 
@@ -24,6 +24,8 @@ def made_by(session):
              "of_each_rank": OfEachRank()}
     if session.chooses:
         state["levels"] = session.save_levels()
+    if session.adam is not None:
+        state.update(format=WITH_ADAM, adam=session.adam.saved())
     return state
 
 
@@ -115,7 +117,7 @@ def _look(session, state, missing):
     listed = isinstance(state, (list, tuple))
     states = [(i, s) for i, s in enumerate(state if listed else [state]) if s is not None]
     for i, s in states:
-        if not isinstance(s, dict) or s.get("format") != FORMAT:
+        if not isinstance(s, dict) or s.get("format") not in (FORMAT, WITH_ADAM):
             raise GradwireError(f"state {i} is not one of gradwire's")
     states = [s for _, s in states]
     for s in states:
@@ -127,12 +129,13 @@ def _look(session, state, missing):
         raise GradwireError(f"rank {session.rank} was given what rank {state['rank']} saved: every rank loads its own state. If it "
                             "comes from torch.distributed.checkpoint, save gradwire.Checkpoint(model) there")
     if not states:
-        return {"missing": missing, "world": None, "ranks": [], "norms": {}, "levels": False}, {}
+        return {"missing": missing, "world": None, "ranks": [], "norms": {}, "levels": False, "adam": None}, {}
     session.check_world(states[0]["world"])
     mine = set(heirs(states[0]["world"], session.ranks, session.rank))
     norms = {}
     for s in states:
         if s["rank"] in mine:
+            _look_at_adam(session, s)
             try:
                 norms[s["rank"]] = session.norm_of(s["residuals"])
             except GradwireError as error:
@@ -141,7 +144,32 @@ def _look(session, state, missing):
     states = {s["rank"]: s for s in states}
     levels = states[session.rank].get("levels") if session.ranks == s["world"] and session.rank in states else None
     return {"missing": missing, "world": s["world"], "step": s["step"], "ranks": sorted(states), "norms": norms,
-            "levels": levels is not None}, states
+            "levels": levels is not None, "adam": _common(s)}, states
+
+
+def _look_at_adam(session, state):
+    saved = state.get("adam")
+    if saved is None:
+        return
+    if session.adam is not None:
+        session.adam.check(saved)
+    elif saved["phase"] != "warm-up":
+        raise GradwireError("the state holds momenta of attach(…, optimizer=): attach with optimizer= to go on with it")
+
+
+def _common(state):
+    """What all ranks' states of Adam have in common."""
+    saved = state.get("adam")
+    return None if saved is None else {k: v for k, v in saved.items() if k not in ("momentum", "loss")}
+
+
+def _load_adam(session, given, states, world, lost):
+    """What was done, and what is to be done when residuals are there."""
+    saved = next((g["adam"] for g in given if g["adam"] is not None), None)
+    held = [s["adam"] for r, s in sorted(states.items()) if "adam" in s and r in heirs(world, session.ranks, session.rank)]
+    same = world == session.ranks and not lost
+    return session.adam.load(saved, held, None if same else session.ranks / (world - len(lost)),
+                             next(g["step"] for g in given if g["world"] is not None))
 
 
 def _lost(given, world, ranks):
@@ -183,8 +211,15 @@ def load(session, get, missing, quiet):
         donor = [g["levels"] for g in given].index(True)
         others = gather(session.group, levels if session.rank == donor else None)[donor]
         levels = levels if levels is not None else others
+    told, settle = "", None
+    if session.adam is not None:
+        told, settle = _load_adam(session, given, states, world, lost)
     # with another number of ranks levels begin with the default
-    text = session.load(world, first["step"], {r: s["residuals"] for r, s in states.items()}, levels, bool(lost))
+    text = session.load(world, first["step"], {r: s["residuals"] for r, s in states.items()}, levels, bool(lost)) + told
+    if settle is not None:
+        settle()
+    if told and not quiet and session.rank == 0:
+        print(f"gradwire: {text}", file=sys.stderr)
     session.lost = None
     if lost:
         norms = [norm for g in given for norm in g["norms"].values()]
