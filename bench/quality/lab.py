@@ -16,7 +16,7 @@ import time
 import torch
 
 from gpt import Gpt
-from ways import B1, CLIP, DECAY, EPS, Codec, Layout, Way, dither, dither_bytes
+from ways import B1, CLIP, DECAY, EPS, Codec, Layout, Way, dither, dither_bytes, refresh_beta2
 
 
 class Run:
@@ -51,6 +51,7 @@ class Run:
         for to, first in zip(self.views(s["w"], s["ws"]), self.model.first):
             to.copy_(first.flatten())
         self.lr, self.c1, self.c2, self.c2_before, self.c2s = zeros(), zeros(), zeros(), zeros(), zeros()
+        self.b2 = zeros()  # of this step's matrices
         self.x = torch.zeros(n, o.batch, self.model.length + 1, dtype=torch.long, device=device)
         self.codec, self.graphs = Codec(self.way, self.coded, s["sent"]), {}
 
@@ -87,9 +88,10 @@ class Run:
             return update
         return self.coded.times(update, (self.way.rms / (self.coded.rms(update) + 1e-12)).clamp(max=1.0))
 
-    def adam(self, g, m, v, c2):
+    def adam(self, g, m, v, c2, b2=None):
+        b2 = self.o.b2 if b2 is None else b2
         m.mul_(B1).add_(g, alpha=1 - B1)
-        v.mul_(self.o.b2).addcmul_(g, g, value=1 - self.o.b2)
+        v.mul_(b2).add_((1 - b2) * g * g)
         return (m / self.c1) / ((v / c2).sqrt() + EPS)
 
     def clipped(self, mean):
@@ -108,10 +110,10 @@ class Run:
             return self.adam(self.clipped(self.codec.exchange(s["g"], s["r"])), s["m"], s["v"], self.c2)
         if kind == "var":
             before = (s["v"] / self.c2_before).sqrt() + EPS
-            mean, b2 = self.unbiased(w.rbits), w.vb2 or self.o.b2
+            mean = self.unbiased(w.rbits)
             if w.skip:
                 mean = self.clipped(mean)
-            s["v"].mul_(b2).addcmul_(mean, mean, value=1 - b2)
+            s["v"].mul_(self.b2).add_((1 - self.b2) * mean * mean)
         scale = (s["v"] / self.c2).sqrt() + EPS
         if w.space in ("mom", "upd"):
             s["u"].mul_(w.b1u).add_(s["g"], alpha=1 - w.b1u)
@@ -180,6 +182,14 @@ class Run:
         return total / self.o.evals
 
 
+def read_text(path, device):
+    """What is trained on, and what is held out, as bytes."""
+    with open(path, "rb") as file:
+        text = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8).to(device)
+    cut = int(len(text) * 0.98)
+    return text[:cut], text[cut:].long()
+
+
 def learning_rate(o, t):
     return o.lr * min(1, (t + 1) / o.lr_warm) * (0.1 + 0.45 * (1 + math.cos(math.pi * t / o.steps)))
 
@@ -187,15 +197,17 @@ def learning_rate(o, t):
 def train(o, text, held, device):
     run, began = Run(o, device), time.time()
     way, s = run.way, run.s
-    kinds, dice = way.kinds(o.steps), torch.Generator(device=device).manual_seed(1000 + o.seed)
-    offsets, seen, curve, diverged = torch.arange(run.model.length + 1, device=device), 0, [], None
+    (kinds, gaps), dice = way.kinds(o.steps), torch.Generator(device=device).manual_seed(1000 + o.seed)
+    offsets, product, curve, diverged = torch.arange(run.model.length + 1, device=device), 1.0, [], None
     for t, kind in enumerate(kinds):
         run.x.copy_(text[torch.randint(len(text) - run.model.length - 1, (o.workers, o.batch, 1), generator=dice, device=device) + offsets])
         run.lr.fill_(learning_rate(o, t))
-        seen += kind != "held" or way.space == "grad"
+        b2 = o.b2 if kind != "var" else way.vb2 or refresh_beta2(o.b2, gaps[t])
+        before, product = product, product * (b2 if kind != "held" or way.space == "grad" else 1)
+        run.b2.fill_(b2)
         run.c1.fill_(1 - B1 ** (t + 1))
-        run.c2.fill_(1 - o.b2 ** max(seen, 1))
-        run.c2_before.fill_(1 - o.b2 ** max(seen - 1, 1))
+        run.c2.fill_(1 - product)
+        run.c2_before.fill_(1 - before if before < 1 else 1)
         run.c2s.fill_(1 - o.b2 ** (t + 1))
         if t and kind != kinds[t - 1] and kinds[t - 1] == "warm" and "u" in s and not way.own:
             s["u"].copy_(s["m"].expand_as(s["u"]))
@@ -229,10 +241,7 @@ def main():
     one.add_argument("way")
     for key, default in dict(size="small", steps=1200, seed=0, lr=1e-3, lr_warm=100, workers=4, batch=8, b2=0.95, evals=40, curve=0).items():
         one.add_argument("--" + key.replace("_", "-"), type=type(default), default=default)
-    with open(base.text, "rb") as file:
-        text = torch.frombuffer(bytearray(file.read()), dtype=torch.uint8).to(base.device)
-    cut = int(len(text) * 0.98)
-    text, held = text[:cut], text[cut:].long()
+    text, held = read_text(base.text, base.device)
     lines = base.ways + ([line.split("#")[0].strip() for line in open(base.file)] if base.file else [])
     options = [one.parse_args(line.split()) for line in lines if line]
     for o in options:

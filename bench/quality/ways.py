@@ -18,7 +18,7 @@ class Way:
         "warm": (0.0, "share of the steps at the beginning that exchange without bias (dither)"),
         "ramp": (0, "after these, so many refreshes with a gap of 2 steps, as many with 4, and so on up to `every`"),
         "every": (0, "then a refresh each so many steps: the gradient is exchanged without bias too, for the variance; 0: never"),
-        "vb2": (0.0, "beta2 of the refreshes; 0: the run's own"),
+        "vb2": (0.0, "beta2 of the refreshes; 0: by the library's rule, from the run's own and the gap"),
         "rms": (1.0, "bound of the RMS of each matrix's update, in units of the learning rate; 0: none"),
         "clip": ("late", "late: each worker's gradient by its norm of the step before; arrived: what arrives by its own norm, as "
                          "clip_grad_norm_ after backward does; none"),
@@ -45,11 +45,10 @@ class Way:
             setattr(self, key, type(self.KEYS[key][0])(value))
 
     def kinds(self, steps):
-        """The kind of each step: dense, warm (exchanged without bias), held (compressed) or var (compressed, with a refresh)."""
-        if self.codec == "dense":
-            return ["dense"] * steps
-        if self.codec == "dither":
-            return ["warm"] * steps
+        """The kind of each step: dense, warm (exchanged without bias), held (compressed) or var (compressed, with a refresh); and for
+        each refresh the steps since the exchange without bias before it."""
+        if self.codec in ("dense", "dither"):
+            return ["dense" if self.codec == "dense" else "warm"] * steps, [1] * steps
         warm = int(self.warm * steps)
         kinds, gap, left, next_at = [], 2 if self.ramp else self.every, self.ramp, None
         next_at = warm - 1 + gap
@@ -64,7 +63,16 @@ class Way:
                 next_at = t + gap
             else:
                 kinds.append("held")
-        return kinds
+        gaps, last = [], 0
+        for t, kind in enumerate(kinds):
+            gaps.append(t - last)
+            last = t if kind in ("warm", "var") else last
+        return kinds, gaps
+
+
+def refresh_beta2(beta2, gap):
+    """As in python/gradwire/adam_phases.py."""
+    return min(beta2, max(beta2 ** gap, 0.95))
 
 
 class Layout:
