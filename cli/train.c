@@ -13,8 +13,6 @@
 
 #include <gradwire/threads.h>
 
-#include "data_images.h"
-#include "data_text.h"
 #include "json_out.h"
 #include "say.h"
 #include "train_agree.h"
@@ -22,6 +20,8 @@
 #include "train_files.h"
 #include "train_loop.h"
 #include "train_options.h"
+#include "trainer/data_images.h"
+#include "trainer/data_text.h"
 
 enum { WINDOW = 64 /* characters that the lstm sees at once */, INTERRUPTED = 130 };
 

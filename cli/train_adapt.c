@@ -5,7 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "rank.h"
+#include "trainer/rank.h"
 
 typedef gw_cli_run_adapt record;
 static const gw_cli_field ITEMS[] = {GW_CLI_FIELD(record, step, COUNT),

@@ -3,8 +3,8 @@
 #ifndef GW_CLI_TRAIN_AUTO_H
 #define GW_CLI_TRAIN_AUTO_H
 
-#include "rank.h"
 #include "train_run.h"
+#include "trainer/rank.h"
 
 /* Rank 0, after every step: what has just been decided or seen is noted. */
 gw_status gw_cli_auto_note(gw_cli_run *run, const rank *r, gw_why *why);

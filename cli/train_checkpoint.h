@@ -2,9 +2,9 @@
 #ifndef GW_CLI_TRAIN_CHECKPOINT_H
 #define GW_CLI_TRAIN_CHECKPOINT_H
 
-#include "rank.h"
 #include "train_lost.h"
 #include "train_run.h"
+#include "trainer/rank.h"
 
 /* What a checkpoint says of the run beside its numbers: how often it tests, samples and writes checkpoints. */
 typedef struct gw_cli_pace {

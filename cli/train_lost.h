@@ -2,8 +2,8 @@
 #ifndef GW_CLI_TRAIN_LOST_H
 #define GW_CLI_TRAIN_LOST_H
 
-#include "rank.h"
 #include "train_progress.h"
+#include "trainer/rank.h"
 
 /* Starts zeroed: nothing is lost. */
 typedef struct gw_cli_lost {

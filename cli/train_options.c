@@ -8,11 +8,11 @@
 
 #include <gradwire/threads.h>
 
-#include "data_images.h"
-#include "plan.h"
 #include "quantity.h"
 #include "say.h"
 #include "train_loop.h"
+#include "trainer/data_images.h"
+#include "trainer/sending_plan.h"
 
 typedef gw_cli_train_options values;
 

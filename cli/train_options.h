@@ -2,10 +2,10 @@
 #ifndef GW_CLI_TRAIN_OPTIONS_H
 #define GW_CLI_TRAIN_OPTIONS_H
 
-#include "data.h"
 #include "engine.h"
 #include "options.h"
 #include "train_checkpoint.h"
+#include "trainer/data.h"
 
 typedef struct gw_cli_train_options {
     const char *model, *spec, *route, *optimiser, *schedule, *images, *text, *out, *resume;

@@ -2,9 +2,9 @@
 #ifndef GW_CLI_TRAIN_PLAN_H
 #define GW_CLI_TRAIN_PLAN_H
 
-#include "plan.h"
 #include "planread.h"
 #include "train_run.h"
+#include "trainer/sending_plan.h"
 
 /* Starts zeroed. */
 typedef struct gw_cli_train_plan {

@@ -2,8 +2,8 @@
 #ifndef GW_CLI_TRAIN_PROFILE_H
 #define GW_CLI_TRAIN_PROFILE_H
 
-#include "rank.h"
 #include "train_run.h"
+#include "trainer/rank.h"
 
 /* Starts zeroed. Each step: ready of all params, then forward, backward, update, and a step of short exchanges; seconds. Of the slowest rank each, on a clock that
  * begins with the step: an exchange goes as far as all have come. */

@@ -2,8 +2,8 @@
 #ifndef GW_CLI_TRAIN_SAMPLE_H
 #define GW_CLI_TRAIN_SAMPLE_H
 
-#include "rank.h"
 #include "train_run.h"
+#include "trainer/rank.h"
 
 /* Starts zeroed. Its own buffers, so that the error is measured after the step and beside its time. */
 typedef struct gw_cli_sampler {

@@ -2,8 +2,8 @@
 #ifndef GW_CLI_TRAIN_TRACE_H
 #define GW_CLI_TRAIN_TRACE_H
 
-#include "rank.h"
 #include "train_run.h"
+#include "trainer/rank.h"
 
 enum { GW_CLI_TRACED_STEPS = 20 };
 

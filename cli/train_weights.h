@@ -2,7 +2,7 @@
 #ifndef GW_CLI_TRAIN_WEIGHTS_H
 #define GW_CLI_TRAIN_WEIGHTS_H
 
-#include "rank.h"
+#include "trainer/rank.h"
 
 /* The frame, after `step` steps; freed by the caller. */
 gw_status gw_cli_weights_pack(const rank *r, uint64_t step, void **frame, size_t *size,

@@ -45,7 +45,7 @@ def faults_in(path, text):
         elif parts[0] == "include":
             own = PUBLIC.get(parts[2])
             allowed = not internal and (own is None or room in MAY_SEE[own] | {own, "base"})
-        else:  # cli, examples: public headers only
+        else:  # cli, trainer, examples: public headers only
             allowed = not internal
         if not allowed:
             faults.append(f"{path.relative_to(ROOT)} includes {include}")
@@ -53,7 +53,7 @@ def faults_in(path, text):
 
 
 def main():
-    files = [p for folder in ("src", "include", "cli", "examples") for p in sorted((ROOT / folder).rglob("*")) if p.suffix in (".c", ".h", ".cu")]
+    files = [p for folder in ("src", "include", "cli", "trainer", "examples") for p in sorted((ROOT / folder).rglob("*")) if p.suffix in (".c", ".h", ".cu")]
     assert len(files) > 30, "where are the sources?"
     rooms = {p.name for p in (ROOT / "src").iterdir() if p.is_dir()}
     assert rooms == set(MAY_SEE), f"rooms without a rule: {rooms ^ set(MAY_SEE)}"

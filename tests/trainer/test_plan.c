@@ -6,7 +6,7 @@
 #include "support/ranks.h"
 
 #include "planread.h"
-#include "rank.h"
+#include "trainer/rank.h"
 
 enum { RANKS = 2, STEPS = 2, MOST = 4096, PARAMS = 6, WIDTH = 20, CLASSES = 4 };
 

@@ -1,4 +1,4 @@
-#include "loss.h"
+#include "trainer/loss.h"
 
 #include <math.h>
 

@@ -1,6 +1,6 @@
-#include "data_text.h"
+#include "trainer/data_text.h"
 
-#include "fail.h"
+#include "trainer/fail.h"
 
 #include <stdlib.h>
 

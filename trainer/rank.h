@@ -3,10 +3,10 @@
 #ifndef TRAINER_RANK_H
 #define TRAINER_RANK_H
 
-#include "loss.h"
-#include "model.h"
-#include "optimiser.h"
-#include "plan.h"
+#include "trainer/loss.h"
+#include "trainer/model.h"
+#include "trainer/optimiser.h"
+#include "trainer/sending_plan.h"
 
 typedef struct rank_config {
     const char *model;

@@ -1,8 +1,8 @@
 /* b lies in panels of PANEL columns, each read from one end to the other while the sums of a group of rows stay in registers. The same
  * loops for every instruction set; whoever adds without rounding the product first may. */
-#include "few_rows.h"
+#include "trainer/few_rows_gemm.h"
 
-#include "wide.h"
+#include "trainer/wide.h"
 
 #include <string.h>
 

@@ -1,4 +1,4 @@
-#include "layer.h"
+#include "trainer/layer.h"
 
 #include <string.h>
 

@@ -1,7 +1,7 @@
 /* Random numbers as a pure function of what they are for, so that every rank can draw any of them and a run that is
  * resumed draws the same. The mixing is splitmix64's. */
-#ifndef TRAINER_RANDOM_H
-#define TRAINER_RANDOM_H
+#ifndef TRAINER_RANDOM_DRAWS_H
+#define TRAINER_RANDOM_DRAWS_H
 
 #include <math.h>
 #include <stdint.h>

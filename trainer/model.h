@@ -2,8 +2,8 @@
 #ifndef TRAINER_MODEL_H
 #define TRAINER_MODEL_H
 
-#include "data.h"
-#include "layer.h"
+#include "trainer/data.h"
+#include "trainer/layer.h"
 
 enum { MODEL_MAX_LAYERS = 16, MODEL_MAX_PARAMS = 32 };
 

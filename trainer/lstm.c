@@ -2,10 +2,10 @@
  *
  *     i, f, g, o = Wx x_t + Wh h_t-1 + b          one row of 4 · units, after σ, σ, tanh, σ
  *     c_t = f c_t-1 + i g      h_t = o tanh(c_t) */
-#include "few_rows.h"
-#include "gemm.h"
-#include "layer.h"
-#include "wide.h"
+#include "trainer/few_rows_gemm.h"
+#include "trainer/gemm.h"
+#include "trainer/layer.h"
+#include "trainer/wide.h"
 
 #include <math.h>
 #include <stdint.h>

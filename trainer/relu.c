@@ -1,4 +1,4 @@
-#include "layer.h"
+#include "trainer/layer.h"
 
 static void forward(layer *l, size_t rows, const float *input)
 {

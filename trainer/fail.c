@@ -1,4 +1,4 @@
-#include "fail.h"
+#include "trainer/fail.h"
 
 #include <stdarg.h>
 #include <stdio.h>

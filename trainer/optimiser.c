@@ -1,6 +1,6 @@
-#include "optimiser.h"
+#include "trainer/optimiser.h"
 
-#include "fail.h"
+#include "trainer/fail.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,8 +1,8 @@
 /* Which tensor goes how: one spec and one route for all that is worth compressing, or a plan of each. */
-#ifndef TRAINER_PLAN_H
-#define TRAINER_PLAN_H
+#ifndef TRAINER_SENDING_PLAN_H
+#define TRAINER_SENDING_PLAN_H
 
-#include "model.h"
+#include "trainer/model.h"
 
 #include <gradwire/gradwire.h>
 

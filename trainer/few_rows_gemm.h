@@ -1,9 +1,9 @@
 /* Many products by one matrix, whose left sides have few rows: a small batch at every moment of a recurrent layer. BLAS puts all of b into an
  * order of its own each time, which for eight rows takes as long as the product; here once. */
-#ifndef TRAINER_FEW_ROWS_H
-#define TRAINER_FEW_ROWS_H
+#ifndef TRAINER_FEW_ROWS_GEMM_H
+#define TRAINER_FEW_ROWS_GEMM_H
 
-#include "gemm.h"
+#include "trainer/gemm.h"
 
 size_t few_rows_room(size_t n, size_t k); /* floats that b takes, packed */
 /* b: k × n, or n × k and TURNED. */

@@ -1,8 +1,8 @@
 #define _POSIX_C_SOURCE 200809L
-#include "data.h"
+#include "trainer/data.h"
 
-#include "fail.h"
-#include "random.h"
+#include "trainer/fail.h"
+#include "trainer/random_draws.h"
 
 #include <errno.h>
 #include <fcntl.h>

@@ -1,7 +1,7 @@
 /* Reads idx files by gzip. Nothing in them is believed: magic, sizes, checksum, and that they end where they should. */
-#include "data_images.h"
+#include "trainer/data_images.h"
 
-#include "fail.h"
+#include "trainer/fail.h"
 
 #include <stdio.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
-#include "gemm.h"
-#include "layer.h"
+#include "trainer/gemm.h"
+#include "trainer/layer.h"
 
 #include <math.h>
 #include <string.h>

@@ -1,6 +1,6 @@
-#include "plan.h"
+#include "trainer/sending_plan.h"
 
-#include "fail.h"
+#include "trainer/fail.h"
 
 #include <stdio.h>
 #include <string.h>

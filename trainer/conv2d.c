@@ -1,8 +1,8 @@
 /* Convolution as a product of matrices: the plane around every pixel becomes a column ("im2col").
  *
  *     output (out × pixels) = W (out × in·kernel²) · columns (in·kernel² × pixels)          of one row of the batch */
-#include "gemm.h"
-#include "layer.h"
+#include "trainer/gemm.h"
+#include "trainer/layer.h"
 
 #include <math.h>
 #include <string.h>

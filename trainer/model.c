@@ -1,8 +1,8 @@
-#include "model.h"
+#include "trainer/model.h"
 
-#include "data_images.h"
-#include "fail.h"
-#include "random.h"
+#include "trainer/data_images.h"
+#include "trainer/fail.h"
+#include "trainer/random_draws.h"
 
 #include <stdlib.h>
 #include <string.h>

@@ -2,7 +2,7 @@
 #ifndef TRAINER_DATA_TEXT_H
 #define TRAINER_DATA_TEXT_H
 
-#include "data.h"
+#include "trainer/data.h"
 
 /* Examples are windows of `window` characters, one behind the other; labels are the characters that follow. A
  * character's number is its place among the bytes that occur in the text, ascending. The last tenth of the text is the

@@ -1,7 +1,7 @@
 #define _POSIX_C_SOURCE 200809L
-#include "rank.h"
+#include "trainer/rank.h"
 
-#include "fail.h"
+#include "trainer/fail.h"
 
 #include <stdlib.h>
 #include <string.h>

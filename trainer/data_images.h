@@ -2,7 +2,7 @@
 #ifndef TRAINER_DATA_IMAGES_H
 #define TRAINER_DATA_IMAGES_H
 
-#include "data.h"
+#include "trainer/data.h"
 
 /* Where Debian's dataset-fashion-mnist puts it. */
 #define FASHION_MNIST "/usr/share/datasets/fashion-mnist"
