@@ -1,6 +1,6 @@
 /* libgradwire_cuda, loaded when it is asked for, and everything about a call that can be checked without a device. */
 #include "base/why.h"
-#include "codec/cuda_impl.h"
+#include "codec/cuda/cuda_impl.h"
 
 #include <dlfcn.h>
 #include <stdlib.h>

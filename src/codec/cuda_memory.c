@@ -1,6 +1,6 @@
 /* The core's side of memory, streams, events and heads: is there a library, and does the call make sense? */
 #include "base/why.h"
-#include "codec/cuda_impl.h"
+#include "codec/cuda/cuda_impl.h"
 
 static gw_status check(gw_cuda_place at, int makes_sense, gw_why *why)
 {

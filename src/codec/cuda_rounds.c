@@ -1,6 +1,6 @@
 /* Rounds of sums on a device: everything about a call that can be checked without one. */
 #include "base/why.h"
-#include "codec/cuda_impl.h"
+#include "codec/cuda/cuda_impl.h"
 
 #include <gradwire/rounds.h>
 

@@ -1,7 +1,7 @@
 /* The parts of errors.h that all tables share, and the table of one entry that `natural` has. */
 #include "codec/errors.h"
 
-#include "codec/natural_core.h"
+#include "codec/natural/natural_core.h"
 
 void gw_errors_cut(gw_arena *arena, gw_source *source)
 {

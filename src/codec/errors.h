@@ -3,7 +3,7 @@
 #define GW_ERRORS_H
 
 #include "base/arena.h"
-#include "codec/bucket.h"
+#include "codec/bucket/bucket.h"
 #include "codec/source.h"
 
 #include <gradwire/errors.h>

@@ -1,7 +1,7 @@
 /* The errors of both dithers at every bit width, bucket by bucket while it is in cache. */
-#include "codec/dither.h"
+#include "codec/dither/dither.h"
 #include "codec/errors.h"
-#include "codec/ndither_core.h"
+#include "codec/ndither/ndither_core.h"
 
 #include <string.h>
 

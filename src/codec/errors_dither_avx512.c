@@ -1,7 +1,7 @@
 /* Errors of the dithers, AVX-512: the compiler's vectors. */
-#include "codec/dither_core.h"
+#include "codec/dither/dither_core.h"
 #include "codec/errors.h"
-#include "codec/ndither_core.h"
+#include "codec/ndither/ndither_core.h"
 
 #include "codec/errors_dither_loops.h"
 

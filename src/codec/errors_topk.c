@@ -6,7 +6,7 @@
  * Large tensors have a finer first digit: few of their numbers are then in cells that are split, and seldom two
  * neighbours in the same cell, where one addition would wait for the other. */
 #include "codec/errors.h"
-#include "codec/values.h"
+#include "codec/values/values.h"
 
 #include <string.h>
 

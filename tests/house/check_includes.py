@@ -58,8 +58,8 @@ def main():
     rooms = {p.name for p in (ROOT / "src").iterdir() if p.is_dir()}
     assert rooms == set(MAY_SEE), f"rooms without a rule: {rooms ^ set(MAY_SEE)}"
     if "--control" in sys.argv:
-        for path, line in (("src/base/cpu.c", '#include "codec/natural.h"'), ("src/wire/frame.c", '#include "codec/codec_impl.h"'),
-                           ("cli/main.c", '#include "base/numeric.h"'), ("src/codec/cast.c", "#include <gradwire/frame.h>"), ("src/feedback/store.c", "#include <gradwire/codec.h>"),
+        for path, line in (("src/base/cpu.c", '#include "codec/natural/natural.h"'), ("src/wire/frame.c", '#include "codec/codec_impl.h"'),
+                           ("cli/main.c", '#include "base/numeric.h"'), ("src/codec/cast/cast.c", "#include <gradwire/frame.h>"), ("src/feedback/store.c", "#include <gradwire/codec.h>"),
                            ("src/adapt/measure.c", '#include "codec/errors.h"'), ("src/adapt/choose.c", "#include <gradwire/step.h>"),
                            ("src/route/compile.c", '#include "codec/codec_impl.h"'), ("src/route/text.c", "#include <gradwire/frame.h>"),
                            ("src/plan/cost.c", "#include <gradwire/comm.h>"),
