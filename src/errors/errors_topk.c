@@ -5,8 +5,8 @@
  *
  * Large tensors have a finer first digit: few of their numbers are then in cells that are split, and seldom two
  * neighbours in the same cell, where one addition would wait for the other. */
-#include "codec/errors.h"
 #include "codec/values/values.h"
+#include "errors/errors.h"
 
 #include <string.h>
 

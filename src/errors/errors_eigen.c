@@ -1,6 +1,6 @@
 /* Householder's reflections make the matrix tridiagonal, Sturm's count of signs says how many eigenvalues lie below a
  * number, and bisection finds each: no iteration that might not converge, and no LAPACK. */
-#include "codec/errors_eigen.h"
+#include "errors/errors_eigen.h"
 
 #include <float.h>
 #include <math.h>

@@ -1,5 +1,5 @@
 /* The parts of errors.h that all tables share, and the table of one entry that `natural` has. */
-#include "codec/errors.h"
+#include "errors/errors.h"
 
 #include "codec/natural/natural_core.h"
 

@@ -1,11 +1,11 @@
 /* The errors of both dithers at every bit width, bucket by bucket while it is in cache. */
 #include "codec/dither/dither.h"
-#include "codec/errors.h"
 #include "codec/ndither/ndither_core.h"
+#include "errors/errors.h"
 
 #include <string.h>
 
-#include "codec/errors_dither_loops.h"
+#include "errors/errors_dither_loops.h"
 
 const gw_errors_kernels gw_errors_scalar = {dither, dither_nearest, ndither};
 

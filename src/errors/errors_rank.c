@@ -3,8 +3,8 @@
  * first seen from some vectors of its short side only: random ones, turned towards the leading singular vectors by
  * multiplications with G Gᵀ and made orthonormal each time (Halko, Martinsson, Tropp, "Finding structure with
  * randomness", SIAM Review 2011). All in fp64, G widened some rows at a time. */
-#include "codec/errors.h"
-#include "codec/errors_eigen.h"
+#include "errors/errors.h"
+#include "errors/errors_eigen.h"
 
 #include "base/random.h"
 
