@@ -11,17 +11,19 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # room of src/ -> rooms it may include, itself and base aside
-MAY_SEE = {"adapt": {"codec", "errors"}, "base": set(), "codec": set(), "coll": {"codec", "wire", "comm", "route", "feedback"}, "comm": set(), "errors": {"codec"}, "feedback": set(),
+MAY_SEE = {"adapt": {"codec", "errors"}, "base": set(), "codec": set(), "coll": {"codec", "wire", "comm", "route", "feedback"}, "comm": set(), "device": {"codec"}, "errors": {"codec"}, "feedback": set(),
            "plan": {"adapt", "codec", "route"},
            "pmpi": {"codec", "comm", "route", "step", "all of them"},
            "route": {"codec"}, "step": {"adapt", "codec", "coll", "comm", "errors", "plan", "route", "feedback", "wire"}, "wire": {"codec"}}
 # room -> private headers of another room that it may include
 MAY_SEE_INSIDE = {
+    # libgradwire_cuda and the core meet in one table, which the kernels' side of codec fills.
+    "device": {"codec/cuda/cuda_impl.h"},
     # An error table is the codecs' own formula, applied to every level in one pass over the numbers.
     "errors": {"codec/bucket/bucket.h", "codec/dither/dither.h", "codec/dither/dither_core.h", "codec/natural/natural_core.h",
                "codec/ndither/ndither_core.h", "codec/source.h", "codec/values/values.h"},
 }
-# public header -> room it belongs to
+# public header -> room it belongs to. cuda.h is codec's, whose kernels need its types; device implements it.
 PUBLIC = {"adapt.h": "adapt", "base.h": "base", "codec.h": "codec", "coll.h": "coll", "comm.h": "comm", "cuda.h": "codec", "errors.h": "errors", "feedback.h": "feedback",
           "frame.h": "wire", "hosted.h": "comm", "joint.h": "plan", "mpi.h": "comm", "nccl.h": "comm", "plan.h": "plan", "rounds.h": "codec", "route.h": "route", "step.h": "step", "step_adapt.h": "step", "step_auto.h": "step", "threads.h": "comm",
           "together.h": "comm"}
@@ -70,6 +72,7 @@ def main():
                            ("src/route/compile.c", '#include "codec/codec_impl.h"'), ("src/route/text.c", "#include <gradwire/frame.h>"),
                            ("src/plan/cost.c", "#include <gradwire/comm.h>"), ("src/codec/codec.c", "#include <gradwire/errors.h>"),
                            ("src/errors/errors.c", '#include "codec/codec_impl.h"'), ("src/errors/errors.c", "#include <gradwire/adapt.h>"),
+                           ("src/device/cuda_load.c", '#include "codec/codec_impl.h"'), ("src/codec/codec.c", '#include "device/cuda_load.h"'),
                            ("include/gradwire/base.h", '#include "gradwire/codec.h"')):
             assert faults_in(ROOT / path, line + "\n"), f"{line} in {path} was not seen"
         print("planted includes are seen")
