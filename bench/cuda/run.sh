@@ -37,7 +37,7 @@ build_all() {
         grep -v lowrank src/codec/list.def >"$build/list/codec/list.def"
         cflags+=(-DGW_TESTS_NO_BLAS)
     fi
-    local names sources=(src/base/{arena,convert,cpu,name,pages,pool,status,why}.c
+    local names sources=(src/base/{arena,convert,cpu,huge_pages,name,pool,status,why}.c
         src/codec/{bucket/bucket,codec,list,rounds,spec,sum,values/values}.c src/device/*.c tests/support/gen.c tests/cuda/check.c tests/cuda/due.c tests/cuda/hostile.c)
     [ $blas = 0 ] || sources+=(tests/cuda/check_lowrank.c tests/cuda/check_rounds.c)
     names=$(sed -n 's/^GW_CODEC([0-9]*, *\([a-z]*\))$/\1/p' "$build/list/codec/list.def")

@@ -107,7 +107,7 @@ FAULTS = [
      "    gw_status status = prepare(&c, params, exec, in, 1, &parts);", "codec_allocations"),
     (8, "a step allocates", "src/coll/exchange.c", "    x->values = on_device ? NULL : values;\n",
      "    x->values = on_device ? NULL : values;\n    void *volatile more = malloc(8);\n    free(more);\n", "step_steady"),
-    (8, "a host's operations are allocated when they are posted", "src/comm/hosted.c", "for (uint32_t i = made; i < wanted; i++) {",
+    (8, "a host's operations are allocated when they are posted", "src/comm/framework.c", "for (uint32_t i = made; i < wanted; i++) {",
      "for (uint32_t i = wanted; i < wanted; i++) {", "step_steady"),
     (8, "slots of threads are allocated when they are needed", "src/comm/threads_exchange.c", "for (int i = 0; i < GW_SLOTS_AT_ONCE; i++) {",
      "for (int i = 0; i < 0; i++) {", "step_steady"),

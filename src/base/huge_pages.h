@@ -1,6 +1,6 @@
 /* Memory for buffers that are gone over again and again. */
-#ifndef GW_BASE_PAGES_H
-#define GW_BASE_PAGES_H
+#ifndef GW_BASE_HUGE_PAGES_H
+#define GW_BASE_HUGE_PAGES_H
 
 #include <stddef.h>
 

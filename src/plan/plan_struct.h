@@ -1,6 +1,6 @@
 /* A plan that was made, by plan.c or joint.c. */
-#ifndef GW_PLAN_MADE_H
-#define GW_PLAN_MADE_H
+#ifndef GW_PLAN_PLAN_STRUCT_H
+#define GW_PLAN_PLAN_STRUCT_H
 
 #include <gradwire/plan.h>
 

@@ -1,7 +1,7 @@
 /* When a thread gets its turn, where there are more threads than cores. Wishes: what the system does not grant changes
  * nothing but time. */
-#ifndef GW_BASE_TURN_H
-#define GW_BASE_TURN_H
+#ifndef GW_BASE_PRIORITY_H
+#define GW_BASE_PRIORITY_H
 
 /* The calling thread works little and often, and others wait for it: as soon as it wakes, for a moment. */
 void gw_turn_soon(void);

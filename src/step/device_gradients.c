@@ -2,7 +2,7 @@
  * the codec `cast`, whose payload is the very tensor; so do small layers that go together, a list at once. */
 #include "step/step.h"
 
-#include "base/pages.h"
+#include "base/huge_pages.h"
 
 #include <stdlib.h>
 

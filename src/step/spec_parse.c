@@ -1,4 +1,4 @@
-#include "step/spec_words.h"
+#include "step/spec_parse.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,5 +1,5 @@
 #define _GNU_SOURCE
-#include "base/turn.h"
+#include "base/priority.h"
 
 #ifdef __linux__
 #    include <stdint.h>

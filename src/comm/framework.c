@@ -1,6 +1,6 @@
 /* Operations as messages in a queue, from which a host framework takes them. */
 #define _POSIX_C_SOURCE 200809L
-#include "base/turn.h"
+#include "base/priority.h"
 #include "base/why.h"
 #include "comm/pieces.h"
 

@@ -1,5 +1,5 @@
 #define _DEFAULT_SOURCE
-#include "base/pages.h"
+#include "base/huge_pages.h"
 
 #include <stdint.h>
 #include <stdlib.h>
