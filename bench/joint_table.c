@@ -1,6 +1,6 @@
 /* The table of docs/joint.md: jobs on clusters, within the error of dither:bits=4 everywhere. A job may be left out, or named alone.
  *     build/release/tests/bench_joint_table ../shared/data/jobs examples/clusters [JOB] */
-#include "assumed.h"
+#include "cli/plan/assumed_costs.h"
 #include "plan/artifact.h"
 #include "plan/joint_errors.h"
 

@@ -11,8 +11,8 @@
 #include <gradwire/plan.h>
 #include <jansson.h>
 
-#include "clusterfile.h"
-#include "jobfile.h"
+#include "cli/files/clusterfile.h"
+#include "cli/files/jobfile.h"
 
 enum { MOST_SPECS = 16, FUSED = 8192 /* elements; smaller neighbours may travel together */ };
 

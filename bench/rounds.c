@@ -4,7 +4,7 @@
  * Medians of the repetitions; OPENBLAS_NUM_THREADS=1 for one core. */
 #include "base/convert.h"
 
-#include "base/pages.h"
+#include "base/huge_pages.h"
 
 #include <gradwire/gradwire.h>
 

@@ -1,9 +1,9 @@
 /* Running codecs; see exec.h. */
-#include "exec.h"
+#include "cli/exec.h"
 
 #include <stdlib.h>
 
-#include "say.h"
+#include "cli/say.h"
 
 bool gw_cli_exec_open(gw_isa isa, unsigned threads, gw_exec *out)
 {

@@ -1,10 +1,10 @@
 /* JSON; see json_out.h. */
-#include "json_out.h"
+#include "cli/json_out.h"
 
 #include <math.h>
 #include <stdio.h>
 
-#include "say.h"
+#include "cli/say.h"
 
 json_t *gw_cli_json_number(double value)
 {

@@ -4,11 +4,11 @@
 
 #include <gradwire/gradwire.h>
 
-#include "commands.h"
-#include "options.h"
-#include "profile.h"
-#include "say.h"
-#include "train.h"
+#include "cli/commands.h"
+#include "cli/options.h"
+#include "cli/profile/profile.h"
+#include "cli/say.h"
+#include "cli/train/train.h"
 
 typedef struct command {
     const char *name, *doc;

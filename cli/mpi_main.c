@@ -5,11 +5,11 @@
 
 #include <gradwire/mpi.h>
 
-#include "bench_allreduce.h"
-#include "options.h"
-#include "profile.h"
-#include "say.h"
-#include "train.h"
+#include "cli/bench/bench_allreduce.h"
+#include "cli/options.h"
+#include "cli/profile/profile.h"
+#include "cli/say.h"
+#include "cli/train/train.h"
 
 static const char HELP[] =
     "usage: mpirun ... gradwire-mpi bench allreduce -c SPEC [options]\n"

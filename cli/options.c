@@ -1,5 +1,5 @@
 /* The option parser; see options.h. */
-#include "options.h"
+#include "cli/options.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -9,8 +9,8 @@
 
 #include <gradwire/gradwire.h>
 
-#include "quantity.h"
-#include "say.h"
+#include "cli/quantity.h"
+#include "cli/say.h"
 
 typedef struct common_values {
     bool json, quiet, verbose, help;

@@ -1,5 +1,5 @@
 /* Rates and times; see quantity.h. */
-#include "quantity.h"
+#include "cli/quantity.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* Talk of the command line; see say.h. */
-#include "say.h"
+#include "cli/say.h"
 
 #include <inttypes.h>
 #include <stdarg.h>

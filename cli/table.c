@@ -1,11 +1,11 @@
 /* Tables; see table.h. */
-#include "table.h"
+#include "cli/table.h"
 
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "say.h"
+#include "cli/say.h"
 
 void gw_cli_table_text(gw_cli_table *table, const char *text, size_t size)
 {

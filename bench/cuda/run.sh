@@ -37,15 +37,15 @@ build_all() {
         grep -v lowrank src/codec/list.def >"$build/list/codec/list.def"
         cflags+=(-DGW_TESTS_NO_BLAS)
     fi
-    local names sources=(src/base/{arena,convert,cpu,name,pages,pool,status,why}.c
-        src/codec/{bucket,codec,cuda_load,cuda_memory,cuda_rounds,list,rounds,spec,sum,values}.c tests/support/gen.c tests/cuda/check.c tests/cuda/due.c tests/cuda/hostile.c)
+    local names sources=(src/base/{arena,convert,cpu,huge_pages,name,pool,status,why}.c
+        src/codec/{bucket/bucket,codec,list,rounds,spec,sum,values/values}.c src/device/*.c tests/support/gen.c tests/cuda/check.c tests/cuda/due.c tests/cuda/hostile.c)
     [ $blas = 0 ] || sources+=(tests/cuda/check_lowrank.c tests/cuda/check_rounds.c)
     names=$(sed -n 's/^GW_CODEC([0-9]*, *\([a-z]*\))$/\1/p' "$build/list/codec/list.def")
-    local cuda=(src/codec/cuda_table.cu src/codec/cuda_runtime.cu)
+    local cuda=(src/codec/cuda/cuda_table.cu src/codec/cuda/cuda_runtime.cu)
     for name in $names; do
-        sources+=("src/codec/$name.c")
-        [ ! -f "src/codec/$name.cu" ] || cuda+=("src/codec/$name.cu")
-        [ ! -f "src/codec/${name}_rounds.cu" ] || cuda+=("src/codec/${name}_rounds.cu")
+        sources+=("src/codec/$name/$name.c")
+        [ ! -f "src/codec/$name/$name.cu" ] || cuda+=("src/codec/$name/$name.cu")
+        [ ! -f "src/codec/$name/${name}_rounds.cu" ] || cuda+=("src/codec/$name/${name}_rounds.cu")
     done
     local nvflags="-std=c++17 -O3 --fmad=false -gencode=arch=compute_90,code='[sm_90,compute_90]' -Xptxas -v"
     nvflags+=" -Xcompiler -fPIC,-fvisibility=hidden,-ffp-contract=off -I$build/list -Isrc -Iinclude -Itests"

@@ -32,7 +32,7 @@ build_core() {
         grep -v lowrank src/codec/list.def >"$build/list/codec/list.def"
     fi
     [ "$(uname -m)" != x86_64 ] || cflags+=(-DGW_HAVE_AVX2 -DGW_HAVE_AVX512)
-    files=$(ls src/{adapt,base,codec,coll,comm,feedback,plan,route,step,wire}/*.c | grep -v -e _neon -e comm/mpi)
+    files=$(find src/{adapt,base,codec,coll,comm,device,errors,feedback,plan,route,step,wire} -name '*.c' | sort | grep -v -e _neon -e comm/mpi)
     [ "$(uname -m)" = x86_64 ] || files=$(echo "$files" | grep -v -e _avx)
     [ -n "$(grep lowrank "$build/list/codec/list.def")" ] || files=$(echo "$files" | grep -v -e lowrank)
     for file in $files; do # flags as in cmake/flags.cmake

@@ -1,6 +1,6 @@
 /* An exchange, seen from inside: exchange.c walks the moves, bundle.c ships payloads, dense.c ships and
- * sums numbers, slots.c has what outlives it, device.c is for values that lie in a device's memory, device_rounds.c for rounds
- * of such, stay.c for payloads and sums that stay there too. */
+ * sums numbers, slots.c has what outlives it, device_values.c is for values that lie in a device's memory, device_rounds.c for rounds
+ * of such, resident.c for payloads and sums that stay there too. */
 #ifndef GW_COLL_EXCHANGE_H
 #define GW_COLL_EXCHANGE_H
 

@@ -2,7 +2,7 @@
 #include "feedback/store.h"
 
 #include "base/divide.h"
-#include "base/pages.h"
+#include "base/huge_pages.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* The residual store: tensors, slots, and the transaction of an encoding. */
 #include "feedback/store.h"
 
-#include "base/pages.h"
+#include "base/huge_pages.h"
 
 #include <stdlib.h>
 

@@ -1,7 +1,7 @@
 /* The whole: a job, a cluster and errors in, a plan within the budget and its report out. */
 #include "plan/joint_alone.h"
 #include "plan/joint_search.h"
-#include "plan/made.h"
+#include "plan/plan_struct.h"
 #include "plan/predict.h"
 
 #include "base/why.h"

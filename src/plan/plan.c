@@ -1,5 +1,5 @@
 /* The whole: a job and a cluster in, a plan and its report out. */
-#include "plan/made.h"
+#include "plan/plan_struct.h"
 #include "plan/predict.h"
 #include "plan/search.h"
 

@@ -2,8 +2,8 @@
  * caller's thread. */
 #include "step/auto.h"
 
+#include "base/huge_pages.h"
 #include "base/numeric.h"
-#include "base/pages.h"
 
 #include <gradwire/frame.h>
 

@@ -1,7 +1,7 @@
 /* Before the first period: which layers, which levels each could have, by which route, and what that sends. */
 #include "step/adapt.h"
 
-#include "base/pages.h"
+#include "base/huge_pages.h"
 
 #include <gradwire/frame.h>
 #include <gradwire/rounds.h>

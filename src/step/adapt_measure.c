@@ -3,7 +3,7 @@
 #include "step/auto.h"
 
 #include "base/numeric.h"
-#include "base/turn.h"
+#include "base/priority.h"
 
 #include <gradwire/errors.h>
 

@@ -3,7 +3,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "step/step.h"
 
-#include "base/turn.h"
+#include "base/priority.h"
 
 #include <sched.h>
 #include <time.h>

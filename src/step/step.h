@@ -1,5 +1,5 @@
 /* A step, seen from inside. step.c takes layers, plans and gradients; agree.c compares them with the other
- * ranks'; prepare.c turns the plan into tasks, fusion.c several layers into one, convoy.c several messages; task.c is what a task does, run.c runs them and timeline.c tells when; device.c is for gradients on a device; adapt*.c choose levels during training. */
+ * ranks'; prepare.c turns the plan into tasks, fusion.c several layers into one, convoy.c several messages; task.c is what a task does, run.c runs them and step_timeline.c tells when; device_gradients.c is for gradients on a device; adapt*.c choose levels during training. */
 #ifndef GW_STEP_STEP_H
 #define GW_STEP_STEP_H
 

@@ -1,7 +1,7 @@
 /* Memory that begins on a line, at other cache sets by turns, and can be given back. */
 #include "support/check.h"
 
-#include "base/pages.h"
+#include "base/huge_pages.h"
 
 enum { LARGE = 5 << 20, TURNS = 4 };
 

@@ -6,7 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "train_agree.h"
+#include "cli/train/train_agree.h"
 
 enum { RANKS = 4, FOUND = 2, FINE = 3 };
 

@@ -7,9 +7,9 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "train_auto.h"
-#include "train_history.h"
-#include "train_metrics.h"
+#include "cli/train/train_auto.h"
+#include "cli/train/train_history.h"
+#include "cli/train/train_metrics.h"
 
 enum { LAYERS = 2 };
 

@@ -7,7 +7,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "files.h"
+#include "cli/files/files.h"
 
 static struct {
     int same, asked;     /* of getentropy: so many times the same, calls so far */

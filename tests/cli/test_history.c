@@ -8,7 +8,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include "train_history.h"
+#include "cli/train/train_history.h"
 
 enum { LAYERS = 2 };
 

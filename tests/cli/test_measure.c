@@ -1,7 +1,7 @@
 /* Measurements by a clock that is made up: what is steady is taken, what is not is named. */
 #include "support/check.h"
 
-#include "measure.h"
+#include "cli/measure/meter.h"
 
 /* Each work takes what the script says, over and over; between works no time passes. */
 typedef struct script {

@@ -1,8 +1,8 @@
 /* What profile finds on a device whose clock is made up: the times that were put in, and noise by its name. */
 #include "support/check.h"
 
+#include "cli/profile/profile.h"
 #include "cuda/emulated/pace.h"
-#include "profile.h"
 
 #include <dlfcn.h>
 

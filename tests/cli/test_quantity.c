@@ -1,5 +1,5 @@
 /* Rates and times as people write them, in and out. */
-#include "quantity.h"
+#include "cli/quantity.h"
 
 #include "support/check.h"
 

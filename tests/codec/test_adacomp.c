@@ -2,7 +2,7 @@
 #include "support/check.h"
 #include "support/gen.h"
 
-#include "codec/adacomp.h"
+#include "codec/adacomp/adacomp.h"
 #include "codec/codec_impl.h"
 #include "codec/source.h"
 

@@ -3,9 +3,9 @@
 #include "support/gen.h"
 
 #include "base/random.h"
-#include "codec/bucket.h"
-#include "codec/dither_core.h"
-#include "codec/ndither_core.h"
+#include "codec/bucket/bucket.h"
+#include "codec/dither/dither_core.h"
+#include "codec/ndither/ndither_core.h"
 
 #include <math.h>
 

@@ -3,7 +3,7 @@
 #include "support/gen.h"
 #include "support/philox.h"
 
-#include "codec/natural_core.h"
+#include "codec/natural/natural_core.h"
 
 #include <math.h>
 

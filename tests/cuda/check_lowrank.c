@@ -6,7 +6,7 @@
 #include "support/gen.h"
 
 #include "base/numeric.h"
-#include "codec/lowrank_core.h"
+#include "codec/lowrank/lowrank_core.h"
 
 #include <gradwire/cuda.h>
 

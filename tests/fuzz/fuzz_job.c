@@ -2,9 +2,9 @@
  * is accepted must be in order and run; what is refused must have a reason, and leave the output alone. */
 #include "fuzz.h"
 
-#include <clusterfile.h>
-#include <jobfile.h>
-#include <timelinefile.h>
+#include <cli/files/clusterfile.h>
+#include <cli/files/jobfile.h>
+#include <cli/files/timelinefile.h>
 
 static void require_job(const gw_cli_job *job)
 {

@@ -2,7 +2,7 @@
  * the header that gw_cli_npy_header writes of it; what is refused must have a reason. */
 #include "fuzz.h"
 
-#include <npy.h>
+#include <cli/files/npy.h>
 
 static void require_same_shape(const gw_cli_shape *a, const gw_cli_shape *b)
 {

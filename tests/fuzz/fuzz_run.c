@@ -2,7 +2,7 @@
  * must have a reason. */
 #include "fuzz.h"
 
-#include <run_read.h>
+#include <cli/files/run_read.h>
 
 static void require_text(const char *text)
 {

@@ -3,7 +3,7 @@
  * reason. */
 #include "fuzz.h"
 
-#include <safetensors.h>
+#include <cli/files/safetensors.h>
 
 static void require_tensors(const gw_cli_safetensors_info *info, size_t size)
 {

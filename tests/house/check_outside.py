@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """No test reads a file next to the repository, or one of the working machine: check_outside.py [--control]
 
-Looks for such paths in tests/, scripts/, examples/, the CMake files and the Makefile. What tests need lies in tests/data.
+Looks for such paths in tests/, scripts/, examples/, trainer/, the CMake files and the Makefile. What tests need lies in tests/data.
 """
 
 import pathlib
@@ -10,7 +10,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PATH = re.compile(r"\.\./+shared\b|(?<![\w.}$-])/(?:work|root)/|PROJECT_SOURCE_DIR\}/\.\.")
-PLACES = ["tests", "scripts", "examples", "cmake", ".ci", "CMakeLists.txt", "Makefile", "*/CMakeLists.txt"]
+PLACES = ["tests", "scripts", "examples", "trainer", "cmake", ".ci", "CMakeLists.txt", "Makefile", "*/CMakeLists.txt"]
 BINARY = {".gw", ".safetensors", ".npy", ".gz", ".png", ".pyc"}
 
 

@@ -5,8 +5,8 @@
 
 #include <gradwire/plan.h>
 
-#include <clusterfile.h>
-#include <jobfile.h>
+#include <cli/files/clusterfile.h>
+#include <cli/files/jobfile.h>
 
 /* False: the file is not there or not good; said on stderr. */
 int load_job(const char *folder, const char *name, gw_cli_job *out);

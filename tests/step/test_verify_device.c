@@ -5,7 +5,7 @@
 #include "support/steps.h"
 
 #include "base/hash.h"
-#include "codec/cuda_impl.h"
+#include "codec/cuda/cuda_impl.h"
 
 enum { RANKS = 2, ODD = 1, STEPS = 4, BAD = 1, EVERY = 3, LAYERS = 3 };
 

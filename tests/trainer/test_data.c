@@ -3,8 +3,8 @@
 #include "support/check.h"
 #include "support/gen.h"
 
-#include "data_images.h"
-#include "data_text.h"
+#include "trainer/data_images.h"
+#include "trainer/data_text.h"
 
 #include <sys/stat.h>
 #include <unistd.h>

@@ -6,10 +6,10 @@
 #include "support/check.h"
 #include "support/gen.h"
 
-#include "few_rows.h"
-#include "layer.h"
-#include "loss.h"
-#include "model.h"
+#include "trainer/few_rows_gemm.h"
+#include "trainer/layer.h"
+#include "trainer/loss.h"
+#include "trainer/model.h"
 
 #include <math.h>
 

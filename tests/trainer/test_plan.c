@@ -5,8 +5,8 @@
 #include "support/gen.h"
 #include "support/ranks.h"
 
-#include "planread.h"
-#include "rank.h"
+#include "cli/files/planread.h"
+#include "trainer/rank.h"
 
 enum { RANKS = 2, STEPS = 2, MOST = 4096, PARAMS = 6, WIDTH = 20, CLASSES = 4 };
 

@@ -3,7 +3,7 @@
 #include "support/gen.h"
 #include "support/ranks.h"
 
-#include "rank.h"
+#include "trainer/rank.h"
 
 #include <cblas.h>
 #include <math.h>

@@ -1,8 +1,0 @@
-/* Errors of the dithers, AVX-512: the compiler's vectors. */
-#include "codec/dither_core.h"
-#include "codec/errors.h"
-#include "codec/ndither_core.h"
-
-#include "codec/errors_dither_loops.h"
-
-const gw_errors_kernels gw_errors_avx512 = {dither, dither_nearest, ndither};
