@@ -1,11 +1,12 @@
 #!/usr/bin/env python3
-"""The lab's GPT under real DDP with gradwire: one process for each worker, on gloo, on this machine's processor.
+"""Trains under real DDP with gradwire: one process for each worker, on gloo, on this machine's processor.
 
-    ddp.py --text FILE --out OUT.jsonl [--size tiny --steps 2000 --lr 2e-3 --seed 0 …] SPEC [plain]
+    ddp.py --out OUT.jsonl [--model gpt --text FILE --steps 2000 --lr 2e-3 --seed 0 …] SPEC [plain]
 
 SPEC: dense, or a codec of the library, such as adacomp:bin=50. Codecs that keep residuals go with optimizer=, unless `plain` follows.
-The model, its first weights, the data and the learning rate are those of lab.py with the same seed; so is the test. One line of JSON:
-test loss, the bytes that rank 0 sent as the library counts them, and how many times more DDP would have sent.
+--model: gpt, the lab's, with its first weights, data, learning rate and test for the same seed; lstm and cnn, twins of the
+trainer's models (docs/train.md) with AdamW. One line of JSON: the test loss, the bytes that rank 0 sent as the library counts them,
+and how many times more DDP would have sent.
 """
 
 import argparse
@@ -19,65 +20,118 @@ import time
 import torch
 import torch.distributed as dist
 import torch.multiprocessing as mp
+import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[2] / "python"))
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path[:0] = [os.environ.get("GRADWIRE_PACKAGE", str(ROOT / "python")), str(ROOT / "examples" / "pytorch")]
+import fashion_mnist
 import gradwire
 from gpt import Gpt
-from lab import B1, CLIP, DECAY, learning_rate, read_text
+from lab import B1, CLIP, learning_rate, read_text
 
 
-class Model(torch.nn.Module):
-    """The lab's model of one worker."""
+class Task(torch.nn.Module):
+    """A model, what it reads, and the mean loss on what it never saw."""
 
-    def __init__(self, size):
+    batch, evals = None, 40
+
+    def windows(self, text, o, dice):
+        """A batch of all workers: places drawn alike on every rank."""
+        offsets = torch.arange(self.length + 1)
+        return text[torch.randint(len(text) - self.length - 1, (o.workers, o.batch, 1), generator=dice) + offsets]
+
+    @torch.no_grad()
+    def test(self):
+        starts = torch.linspace(0, len(self.held) - self.length - 2, 16 * self.evals).long().view(self.evals, 16)
+        windows = (torch.stack([self.held[a:a + self.length + 1] for a in row.tolist()]) for row in starts)
+        return sum(self(x).item() for x in windows) / self.evals
+
+
+class Gpts(Task):
+    def __init__(self, o):
         super().__init__()
-        self.gpt = Gpt(size, "cpu")
+        self.gpt = Gpt(o.size, "cpu")
         self.weights = torch.nn.ParameterList([torch.nn.Parameter(w.clone()) for w in self.gpt.first])
+        self.length = self.gpt.length
+        self.text, self.held = read_text(o.text, "cpu")
 
     def forward(self, x):
         return self.gpt.loss([w.unsqueeze(0) for w in self.weights], x.unsqueeze(0))
 
+    def draw(self, rank, o, dice):
+        return self.windows(self.text, o, dice)[rank].long()
 
-@torch.no_grad()
-def test(model, held, evals):
-    length, total = model.gpt.length, 0.0
-    starts = torch.linspace(0, len(held) - length - 2, 16 * evals).long().view(evals, 16)
-    for row in starts:
-        total += model(torch.stack([held[a:a + length + 1] for a in row.tolist()])).item()
-    return total / evals
+
+class Lstm(Task):
+    """64 wide, 256 units, windows of 64 characters, as the trainer's."""
+
+    length = 64
+
+    def __init__(self, o):
+        super().__init__()
+        self.text, self.held = read_text(o.text, "cpu")
+        self.embedding, self.lstm, self.fc = torch.nn.Embedding(256, 64), torch.nn.LSTM(64, 256, batch_first=True), torch.nn.Linear(256, 256)
+
+    def forward(self, x):
+        return F.cross_entropy(self.fc(self.lstm(self.embedding(x[:, :-1]))[0]).flatten(0, 1), x[:, 1:].flatten())
+
+    draw = Gpts.draw
+
+
+class Cnn(Task):
+    """Convolutions of 16 and 32 channels, two linear layers, as the trainer's."""
+
+    def __init__(self, o):
+        super().__init__()
+        self.layers = torch.nn.Sequential(
+            torch.nn.Conv2d(1, 16, 5, padding=2), torch.nn.MaxPool2d(2), torch.nn.ReLU(), torch.nn.Conv2d(16, 32, 3, padding=1),
+            torch.nn.MaxPool2d(2), torch.nn.ReLU(), torch.nn.Flatten(), torch.nn.Linear(32 * 49, 384), torch.nn.ReLU(), torch.nn.Linear(384, 10))
+        self.images, self.labels = fashion_mnist.load("train")
+
+    def forward(self, batch):
+        return F.cross_entropy(self.layers(batch[0]), batch[1])
+
+    def draw(self, rank, o, dice):
+        pick = torch.randint(0, len(self.images), (o.workers, o.batch), generator=dice)[rank]
+        return self.images[pick], self.labels[pick]
+
+    @torch.no_grad()
+    def test(self):
+        """Wrong answers (%)."""
+        images, labels = fashion_mnist.load("t10k")
+        return 100 - 100 * sum((self.layers(a).argmax(1) == b).sum().item() for a, b in zip(images.split(1000), labels.split(1000))) / len(labels)
+
+
+MODELS = {"gpt": Gpts, "lstm": Lstm, "cnn": Cnn}
 
 
 def work(rank, o, store, queue):
     torch.set_num_threads(1)
     dist.init_process_group("gloo", init_method=f"file://{store}", rank=rank, world_size=o.workers)
-    text, held = read_text(o.text, "cpu")
     torch.manual_seed(o.seed)
-    model = Model(o.size)
+    model = MODELS[o.model](o)
     ddp = DistributedDataParallel(model, gradient_as_bucket_view=True)
-    optimizer = torch.optim.AdamW(ddp.parameters(), lr=o.lr, betas=(B1, o.b2), weight_decay=DECAY)
+    optimizer = torch.optim.AdamW(ddp.parameters(), lr=o.lr, betas=(B1, o.b2), weight_decay=o.decay)
     options = {} if o.plain else {"optimizer": optimizer}
     if o.warmup:
         options["warmup"] = o.warmup
-    gradwire.attach(ddp, o.spec, dense_below=8192, seed=o.seed, quiet=rank > 0, **options)
-    dice, began = torch.Generator().manual_seed(1000 + o.seed), time.time()
-    offsets = torch.arange(model.gpt.length + 1)
+    gradwire.attach(ddp, o.spec, dense_below=o.dense_below, seed=o.seed, quiet=rank > 0, **options)
+    dice, began, guarded = torch.Generator().manual_seed(1000 + o.seed), time.time(), "adam" in gradwire.stats()
     for t in range(o.steps):
-        x = text[torch.randint(len(text) - model.gpt.length - 1, (o.workers, o.batch, 1), generator=dice) + offsets][rank].long()
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(o, t)
         optimizer.zero_grad()
-        loss = ddp(x)
+        loss = ddp(model.draw(rank, o, dice))
         loss.backward()
         torch.nn.utils.clip_grad_norm_(ddp.parameters(), CLIP)
         optimizer.step()
-        if "optimizer" in options and "adam" in gradwire.stats():
+        if guarded:
             gradwire.tell_loss(loss.item())
     stats = gradwire.stats()
     if rank == 0:
-        queue.put({"loss": round(test(model, held, o.evals), 4), "bytes": stats["bytes_sent"], "ddp_bytes": stats["dense_bytes"],
-                   "ratio": round(stats["ratio"], 2),
-                   "adam": stats.get("adam"), "seconds": round(time.time() - began, 1)})
+        queue.put({"loss": round(model.test(), 4), "bytes": stats["bytes_sent"], "ddp_bytes": stats["dense_bytes"],
+                   "ratio": round(stats["ratio"], 2), "adam": stats.get("adam"), "seconds": round(time.time() - began, 1)})
     gradwire.detach(ddp)
     dist.barrier()
 
@@ -86,8 +140,8 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("spec")
     parser.add_argument("plain", nargs="?", choices=["plain"], help="feedback on gradients, torch's own AdamW")
-    for key, default in dict(text="", out="", size="tiny", steps=2000, seed=0, lr=2e-3, lr_warm=100, workers=4, batch=4, b2=0.95, evals=40,
-                             warmup=0).items():
+    for key, default in dict(text="", out="", model="gpt", size="tiny", steps=2000, seed=0, lr=2e-3, lr_warm=100, workers=4, batch=4,
+                             b2=0.95, decay=0.1, dense_below=8192, warmup=0).items():
         parser.add_argument("--" + key.replace("_", "-"), type=type(default), default=default)
     o = parser.parse_args()
     run = {k: v for k, v in vars(o).items() if k not in ("text", "out")}
