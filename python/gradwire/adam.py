@@ -21,6 +21,7 @@ from .groups import gather, meet
 from .library import FLAG_ROUNDS, FLAG_WANTS_FEEDBACK, GradwireError, lib, memory, parse_params
 
 PRODUCT = "variance_product"  # in the optimizer's state of a converted parameter: the product of all β2 that made its variance
+STRANGE = 1e6  # times the variance, that the first mean gradient's square cannot be unless it is scaled
 BOUND = 1.0  # of the root mean square of a layer's update, in units of the learning rate
 
 
@@ -195,6 +196,19 @@ class Adam:
         except GradwireError as error:
             self.session.fail(error)
             raise
+        if self.session.number == self.phases.since + self._gap:
+            self._check_scale()
+
+    def _check_scale(self):
+        """Whether gradients are in the units of the variance, at the first refresh. A loss scale that attach does not know would spoil it."""
+        squares, variance = 0.0, 0.0
+        for layer, p in self._parameters.items():
+            squares += float(torch.linalg.vector_norm(self._own[layer], dtype=torch.float64)) ** 2
+            variance += float(self._optimizer.state[p]["exp_avg_sq"].double().sum())
+        squares /= (self.session.scale or 1.0) ** 2
+        if variance > 0 and STRANGE * variance < squares < math.inf:
+            raise GradwireError(f"gradients are {math.sqrt(squares / variance):.3g} times as large as Adam's variance says. If the script uses a "
+                                "GradScaler, give it to attach: scaler=scaler")
 
     def _feed(self, state, group, gradient, scale):
         """The variance, by an exchanged mean gradient."""
@@ -391,8 +405,9 @@ class Adam:
 
     def load(self, saved, held, factor, number):
         """All ranks, before residuals are loaded. `saved`: what all old ranks saved alike, None if they had no Adam; `held`: what the
-        old ranks had that this one takes over; `number`: the next step; `factor`: this rank's own state goes on (None), or momenta of several old ranks are
-        joined, which together count so many times. Returns what was done, and a call for when residuals are there."""
+        old ranks had that this one takes over; `number`: the next step; `factor`: None if this rank's own state goes on, else
+        the momenta of several old ranks are joined and multiplied by it. Returns what was done, and a call for when residuals are
+        there."""
         self._exchanged, self._momentum, self._own = False, {}, {}
         if saved is None:
             self.phases.begin(WARMUP, number)
@@ -442,10 +457,9 @@ class Adam:
         if self.phases.phase == COMPRESSED:
             self._begin_flush(session.number)
         session.scale_residuals(1 / self._beta1())  # no update follows in this step
-        sent = [self._momentum[i] if i in self._momentum else torch.zeros_like(p.detach())
-                for i, p in enumerate(self._all)]
+        sent = [self._momentum[i].to(p.dtype) if i in self._momentum else torch.zeros_like(p.detach()) for i, p in enumerate(self._all)]
         session.exchange(sent)
         scale = session.scale or 1.0
-        for layer, momentum in self._momentum.items():
-            self._optimizer.state[self._parameters[layer]]["exp_avg"].copy_(momentum / scale)
+        for layer, p in self._parameters.items():
+            self._optimizer.state[p]["exp_avg"].copy_(sent[layer] / scale)
         self._end_compressed(session.number)

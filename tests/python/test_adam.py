@@ -23,6 +23,11 @@ LOSSLESS = "topk:density=1"  # every number is sent: the mean momentum arrives e
 LR, BETAS, DECAY = 2e-3, (0.9, 0.95), 0.1
 
 
+def on_2_and_4(function, *arguments, **options):
+    """Every rule holds with two ranks and with four."""
+    return [ranks.run(n, function, *arguments, **options) for n in (2, 4)]
+
+
 def adamw(model, **options):
     options = {"lr": LR, "betas": BETAS, "weight_decay": DECAY, **options}
     return torch.optim.AdamW(model.parameters() if "params" not in options else options.pop("params"), **options)
@@ -175,7 +180,7 @@ def warm_as_without(rank, n):
 
 
 def test_warmup_is_ordinary_adam():
-    ranks.run(2, warm_as_without)
+    on_2_and_4(warm_as_without)
 
 
 # ---- nothing is lost ----
@@ -274,7 +279,7 @@ def plain_after_detach(rank, n):
 
 
 def test_detach_leaves_plain_adamw():
-    ranks.run(2, plain_after_detach)
+    on_2_and_4(plain_after_detach)
 
 
 def one_does_not_detach(rank, n):
@@ -291,7 +296,8 @@ def one_does_not_detach(rank, n):
 
 
 def test_detach_of_some_ranks():
-    assert "rank 1 of 2 did not call gradwire.detach" in ranks.run(2, one_does_not_detach)[0]
+    for said in on_2_and_4(one_does_not_detach):
+        assert f"rank 1 of {len(said)} did not call gradwire.detach" in said[0], said
 
 
 # ---- one exchange for each optimizer step ----
@@ -314,7 +320,7 @@ def exchanges(rank, n):
 
 
 def test_one_exchange_a_step():
-    ranks.run(2, exchanges)
+    on_2_and_4(exchanges)
 
 
 # ---- steps that are not finite ----
@@ -368,13 +374,33 @@ def not_finite(rank, n, with_scaler):
 
 
 def test_not_finite():
-    ranks.run(2, not_finite, False)
+    on_2_and_4(not_finite, False)
 
 
 def test_not_finite_with_a_scaler():
     if not hasattr(torch.amp, "GradScaler"):
         return f"torch {torch.__version__} has no GradScaler for the CPU"
-    ranks.run(2, not_finite, True)
+    on_2_and_4(not_finite, True)
+
+
+def unknown_scaler(rank, n):
+    ddp, optimizer = attach(models.mixed())
+    scaler, data = torch.amp.GradScaler("cpu", init_scale=65536.0), models.batches(rank)
+
+    def train():
+        for _ in range(8):
+            optimizer.zero_grad()
+            scaler.scale(models.loss_of(ddp, next(data))).backward()
+            scaler.step(optimizer)
+            scaler.update()
+
+    ranks.raises(gradwire.GradwireError, train, "times as large as Adam's variance", "scaler=scaler")
+
+
+def test_a_scaler_that_attach_does_not_know():
+    if not hasattr(torch.amp, "GradScaler"):
+        return f"torch {torch.__version__} has no GradScaler for the CPU"
+    on_2_and_4(unknown_scaler)
 
 
 def scaled_as_unscaled(rank, n):
@@ -404,7 +430,7 @@ def scaled_as_unscaled(rank, n):
 def test_the_scale_is_that_of_all():
     if not hasattr(torch.amp, "GradScaler"):
         return f"torch {torch.__version__} has no GradScaler for the CPU"
-    ranks.run(2, scaled_as_unscaled)
+    on_2_and_4(scaled_as_unscaled)
 
 
 # ---- phases ----
@@ -493,8 +519,8 @@ def falls_back(rank, n):
 
 
 def test_fallback():
-    said = ranks.run(2, falls_back)
-    assert "step 22: the loss is not finite; ordinary Adam for at least 100 steps" in said[0] and not said[1], said
+    for said in on_2_and_4(falls_back):
+        assert "step 22: the loss is not finite; ordinary Adam for at least 100 steps" in said[0] and not said[1], said
 
 
 def other_variance(rank, n):
@@ -508,7 +534,7 @@ def other_variance(rank, n):
 
 
 def test_variances_are_compared():
-    ranks.run(2, other_variance)
+    on_2_and_4(other_variance)
 
 
 class Late(models.Mixed):
@@ -539,7 +565,7 @@ def late_token(rank, n):
 
 def test_a_token_after_the_warmup():
     """Its variance is zero: without the bound its first update is a million times too large."""
-    ranks.run(2, late_token)
+    on_2_and_4(late_token)
 
 
 # ---- state ----
@@ -586,8 +612,7 @@ def resume(rank, n):
 
 
 def test_resume_bit_for_bit():
-    ranks.run(2, resume)
-    ranks.run(4, resume)
+    on_2_and_4(resume)
 
 
 def save_compressed(rank, n):
@@ -678,8 +703,8 @@ def without_state(rank, n):
 
 
 def test_states_without_adam():
-    said = ranks.run(2, without_state)
-    assert "gradwire's state of it was not loaded: training begins again in the warm-up" in said[0], said
+    for said in on_2_and_4(without_state):
+        assert "gradwire's state of it was not loaded: training begins again in the warm-up" in said[0], said
 
 
 def golden(rank, n, name):
@@ -726,7 +751,7 @@ def replicated(rank, n):
 
 
 def test_the_optimizers_state_is_replicated():
-    ranks.run(2, replicated)
+    on_2_and_4(replicated)
 
 
 # ---- with other things ----
@@ -755,7 +780,7 @@ def schedulers(rank, n):
 
 
 def test_schedulers():
-    ranks.run(2, schedulers)
+    on_2_and_4(schedulers)
 
 
 def thawed(rank, n):
@@ -777,7 +802,7 @@ def thawed(rank, n):
 
 
 def test_frozen_and_thawed():
-    ranks.run(2, thawed)
+    on_2_and_4(thawed)
 
 
 def half(rank, n):
@@ -787,7 +812,10 @@ def half(rank, n):
     losses = steps(ddp, optimizer, data, 40)
     assert all(u.dtype == torch.float32 for u in momenta(ddp).values()) and sum(losses[-5:]) < 5 * 2.6
     ranks.same_everywhere(ranks.flat(ddp), "bf16")
+    last = mean(momenta(ddp)["one.weight"])
     gradwire.detach(ddp)
+    pending = optimizer.state[ddp.module.one.weight]["exp_avg"].float() - last  # a ninth of the residuals, and rounding
+    assert pending.norm() < 3 * last.norm() and torch.dot(last.flatten(), pending.flatten() + last.flatten()) > 0.1 * last.norm() ** 2
 
 
 def test_bf16():
@@ -825,7 +853,7 @@ def rules_by_layer(rank, n):
 
 
 def test_rules():
-    ranks.run(2, rules_by_layer)
+    on_2_and_4(rules_by_layer)
 
 
 def memory(rank, n):
@@ -864,8 +892,8 @@ def killed(rank, n, when):
 def test_killed_rank():
     """In the warm-up, in a compressed step, in one with a refresh."""
     for when in (2, 6, 7):
-        said = ranks.run(2, killed, when, may_die=(1,))
-        assert "rank 1 is gone" in said[0], (when, said)
+        for said in on_2_and_4(killed, when, may_die=(1,)):
+            assert "rank 1 is gone" in said[0] and all("is gone" in words for rank, words in enumerate(said) if rank != 1), (when, said)
 
 
 def killed_in_a_refresh(rank, n):
@@ -883,7 +911,7 @@ def killed_in_a_refresh(rank, n):
 
 
 def test_killed_before_a_refresh():
-    ranks.run(2, killed_in_a_refresh, may_die=(1,))
+    on_2_and_4(killed_in_a_refresh, may_die=(1,))
 
 
 # ---- refused ----
@@ -921,7 +949,7 @@ def refused(rank, n):
 
 
 def test_refused():
-    ranks.run(2, refused)
+    on_2_and_4(refused)
 
 
 def sharded(rank, n):
