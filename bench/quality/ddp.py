@@ -6,7 +6,7 @@
 SPEC: dense, or a codec of the library, such as adacomp:bin=50. Codecs that keep residuals go with optimizer=, unless `plain` follows.
 --model: gpt, the lab's, with its first weights, data, learning rate and test for the same seed; lstm and cnn, twins of the
 trainer's models (docs/train.md) with AdamW. One line of JSON: the test loss, the bytes that rank 0 sent as the library counts them,
-and how many times more DDP would have sent.
+how many times more DDP would have sent (ratio), and fp32 bytes over those of this rank's payloads (compression).
 """
 
 import argparse
@@ -24,7 +24,8 @@ import torch.nn.functional as F
 from torch.nn.parallel import DistributedDataParallel
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-sys.path[:0] = [os.environ.get("GRADWIRE_PACKAGE", str(ROOT / "python")), str(ROOT / "examples" / "pytorch")]
+sys.path.insert(0, os.environ.get("GRADWIRE_PACKAGE", str(ROOT / "python")))
+sys.path.append(str(ROOT / "examples" / "pytorch"))  # behind this folder, which has a gpt.py too
 import fashion_mnist
 import gradwire
 from gpt import Gpt
@@ -103,6 +104,25 @@ class Cnn(Task):
         return 100 - 100 * sum((self.layers(a).argmax(1) == b).sum().item() for a, b in zip(images.split(1000), labels.split(1000))) / len(labels)
 
 
+class Payload:
+    """Bytes that this rank encoded, and 4 for each number that it sent uncompressed: those of the link depend on the number of ranks."""
+
+    def __init__(self, session):
+        self.bytes, self._seen, self._session = 0, 0, session
+
+    def add(self):
+        """After a step."""
+        self._of(self._session)
+        adam = self._session.adam
+        if adam is not None and adam.stats()["refreshes"] > self._seen:
+            self._seen = adam.stats()["refreshes"]
+            self._of(adam.refresh)
+
+    def _of(self, session):
+        for i, layer in enumerate(session.layers):
+            self.bytes += session.layer_stats(i).payload_bytes or 4 * layer.elements
+
+
 MODELS = {"gpt": Gpts, "lstm": Lstm, "cnn": Cnn}
 
 
@@ -118,6 +138,7 @@ def work(rank, o, store, queue):
         options["warmup"] = o.warmup
     gradwire.attach(ddp, o.spec, dense_below=o.dense_below, seed=o.seed, quiet=rank > 0, **options)
     dice, began, guarded = torch.Generator().manual_seed(1000 + o.seed), time.time(), "adam" in gradwire.stats()
+    payload = Payload(gradwire._find(ddp).session)
     for t in range(o.steps):
         for group in optimizer.param_groups:
             group["lr"] = learning_rate(o, t)
@@ -128,9 +149,11 @@ def work(rank, o, store, queue):
         optimizer.step()
         if guarded:
             gradwire.tell_loss(loss.item())
+        payload.add()
     stats = gradwire.stats()
     if rank == 0:
-        queue.put({"loss": round(model.test(), 4), "bytes": stats["bytes_sent"], "ddp_bytes": stats["dense_bytes"],
+        everything = 4 * o.steps * sum(p.numel() for p in model.parameters())
+        queue.put({"loss": round(model.test(), 4), "compression": round(everything / payload.bytes, 2), "bytes": stats["bytes_sent"], "ddp_bytes": stats["dense_bytes"],
                    "ratio": round(stats["ratio"], 2), "adam": stats.get("adam"), "seconds": round(time.time() - began, 1)})
     gradwire.detach(ddp)
     dist.barrier()

@@ -73,7 +73,7 @@ class Adam:
         self._skipped = 0
         self._loss = Smooth()
         self._told = torch.zeros(2, device=parameters[0].device)  # what is sent of it: the loss and 1; or 0 and 0
-        self.session, self._refresh, self._options, self._timeout = None, None, None, None
+        self.session, self.refresh, self._options, self._timeout = None, None, None, None
         self._inner = self._wrapped = None
 
     def on(self, _number):
@@ -86,7 +86,7 @@ class Adam:
                 "skipped": self._skipped, "refreshes": self._refreshes(), "words": p.words()}
 
     def _refreshes(self):
-        return self._refresh.number if self._refresh is not None else 0
+        return self.refresh.number if self.refresh is not None else 0
 
     def use(self, session, timeout, options):
         """The session is agreed. `options`: those of its constructor that a second one shares."""
@@ -192,7 +192,7 @@ class Adam:
         loss = self._loss.value
         self._told.copy_(torch.tensor([0.0, 0.0] if loss is None else [loss, 1.0]))
         try:
-            self._refresh.exchange([self._own[layer] for layer in self._parameters] + [self._told])
+            self.refresh.exchange([self._own[layer] for layer in self._parameters] + [self._told])
         except GradwireError as error:
             self.session.fail(error)
             raise
@@ -252,7 +252,7 @@ class Adam:
                                     "load optimizer.state_dict() of the same step too")
 
     def _refreshed(self):
-        return self._refresh.finite
+        return self.refresh.finite
 
     @staticmethod
     def _move(p, group, state):
@@ -321,8 +321,8 @@ class Adam:
             for buffers in (self._momentum, self._own):
                 if layer not in buffers:
                     buffers[layer] = torch.zeros_like(p.detach(), dtype=torch.float32)
-        if self._refresh is None:
-            self._refresh = self._make_refresh()
+        if self.refresh is None:
+            self.refresh = self._make_refresh()
 
     def _make_refresh(self):
         """A second step on the same connections: the gradients of converted layers, without bias. All ranks."""
@@ -417,7 +417,7 @@ class Adam:
         if saved["phase"] == WARMUP:
             return "", None
         self._make_buffers()
-        self._refresh.set_number(saved["refreshes"])
+        self.refresh.set_number(saved["refreshes"])
         for one in held:
             for layer, momentum in self._momentum.items():
                 momentum.add_(one["momentum"][self._layers[layer].name].to(momentum.device), alpha=factor or 1.0)
@@ -441,8 +441,8 @@ class Adam:
         except GradwireError as error:
             print(f"gradwire: rank {self.session.rank}: detach: this rank's momenta and residuals were dropped: {error}", file=sys.stderr)
         finally:
-            if self._refresh is not None:
-                self._refresh.close()
+            if self.refresh is not None:
+                self.refresh.close()
             if self._optimizer.__dict__.get("step") is self._wrapped:
                 self._optimizer.step = self._inner
             self.session = None

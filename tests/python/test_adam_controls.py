@@ -25,11 +25,11 @@ FAULTS = [
      "self.session.scale_residuals(1.0)", "test_nothing_is_lost"),
     (2, "momenta are summed over old ranks, as residuals are", "adam.py", "alpha=factor or 1.0", "alpha=1.0", "test_another_number_of_ranks"),
     (1, "each rank feeds the variance with its own gradient", "adam.py",
-     "            self._refresh.exchange([self._own[layer] for layer in self._parameters] + [self._told])", "            pass", "test_update"),
+     "            self.refresh.exchange([self._own[layer] for layer in self._parameters] + [self._told])", "            pass", "test_update"),
     (1, "variances are not compared", "adam.py", "                if mine != theirs:", "                if False:", "test_variances_are_compared"),
     (6, "the update has no bound", "adam.py", ".clamp_max(1.0))", ".clamp_max(1.0).clamp_min(1.0))", "test_a_token_after_the_warmup"),
-    (2, "random numbers of refreshes begin anew after a restart", "adam.py", 'self._refresh.set_number(saved["refreshes"])',
-     "self._refresh.set_number(0)", "test_resume_bit_for_bit"),
+    (2, "random numbers of refreshes begin anew after a restart", "adam.py", 'self.refresh.set_number(saved["refreshes"])',
+     "self.refresh.set_number(0)", "test_resume_bit_for_bit"),
     (2, "torch gets a variance of another scale", "adam.py", "/ (1 - product))", "/ (1 - product + product))", "test_detach_leaves_plain_adamw"),
 ]
 
