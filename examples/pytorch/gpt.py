@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """A small GPT that reads text byte by byte, data-parallel, its gradients through gradwire.
 
-    python3 examples/pytorch/gpt.py --ranks 4 --codec adacomp --text build/data/kjv.txt
+    python3 examples/pytorch/gpt.py --ranks 4 --codec adacomp --momenta --text build/data/kjv.txt
 
 Or under torchrun, without --ranks. The text is any file; scripts/text.sh makes the King James Bible of Debian's bible-kjv.
 """
@@ -65,9 +65,10 @@ def main(options, rank, ranks):
     train, held_back = text[:-len(text) // 10], text[-len(text) // 10:]
     torch.manual_seed(options.seed)
     ddp = DistributedDataParallel(Gpt())
-    if options.codec != "none":
-        gradwire.attach(ddp, options.codec, dense_below=options.dense_below, quiet=options.json)
     optimizer = torch.optim.Adam(ddp.parameters(), lr=1e-3)
+    if options.codec != "none":
+        gradwire.attach(ddp, options.codec, dense_below=options.dense_below, quiet=options.json,
+                        optimizer=optimizer if options.momenta else None)
     schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, total_steps=options.steps)
     mine = torch.Generator().manual_seed(1000 * options.seed + rank)
     for step in range(options.steps):

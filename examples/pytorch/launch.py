@@ -41,6 +41,7 @@ def start(main, doc, steps, batch):
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--dense-below", type=int, default=4096)
     parser.add_argument("--text", default="build/data/kjv.txt", help="gpt.py: what to read")
+    parser.add_argument("--momenta", action="store_true", help="gpt.py: exchange momenta in place of gradients (docs/adam.md)")
     parser.add_argument("--json", action="store_true", help="one line of JSON at the end, nothing else")
     options = parser.parse_args()
     if options.ranks is None:
