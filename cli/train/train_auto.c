@@ -6,7 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/files/run_read.h"
+#include "files/run_read.h"
 
 typedef gw_cli_run_auto decision;
 typedef gw_cli_run_watch window;
@@ -56,7 +56,7 @@ static const gw_cli_fields WINDOW = {WINDOW_FIELDS, sizeof WINDOW_FIELDS / sizeo
 
 bool gw_cli_run_is_auto(const gw_cli_run *run)
 {
-    return gw_cli_spec_is(run->config.spec, "auto");
+    return gw_run_spec_is(run->config.spec, "auto");
 }
 
 /* Spec and route of a layer from the next step on. */

@@ -5,10 +5,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/files/run_upgrade.h"
 #include "cli/json_out.h"
 #include "cli/train/train_files.h"
 #include "cli/train/train_history.h"
+#include "files/run_upgrade.h"
 
 #define COUNT(type, key)                                                                           \
     {                                                                                              \
@@ -144,7 +144,7 @@ json_t *gw_cli_run_arrays(const gw_cli_run *run)
 static json_t *head_json(const gw_cli_run *run)
 {
     json_t *all =
-        json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "format", GW_CLI_RUN_FORMAT, "gradwire",
+        json_pack("{s:s, s:s, s:s, s:s, s:o, s:o, s:o}", "format", GW_RUN_FORMAT, "gradwire",
                   gw_version_string(), "started", run->started, "state", run->state, "config",
                   gw_cli_record_json(&GW_CLI_RUN_CONFIG, &run->config), "weights",
                   gw_cli_json_count(run->weights), "layers",
@@ -288,7 +288,7 @@ static gw_status read_history(gw_cli_run *run, json_t *root, unsigned format, gw
     if (status == GW_OK) {
         status = format == 1 ? read_arrays(run, root, why) : gw_cli_history_read(run, root, why);
     }
-    if (status == GW_OK && !gw_cli_run_upgrade(root, format)) {
+    if (status == GW_OK && !gw_run_upgrade(root, format)) {
         status = gw_cli_train_fail(why, GW_ERR_CORRUPT,
                                    "history.jsonl: 'expected_seconds' is of a later format");
     }
@@ -312,11 +312,11 @@ static gw_status read_root(gw_cli_run *run, const json_t *root, unsigned *format
             return gw_cli_train_fail(why, GW_ERR_CORRUPT, "run.json: '%s' is not a text", texts[i]);
         }
     }
-    *format = gw_cli_run_format(value[0]);
+    *format = gw_run_format(value[0]);
     const bool whole = *format == 1; /* all arrays in it */
     if (*format == 0) {
         return gw_cli_train_fail(why, GW_ERR_VERSION,
-                                 "run.json: format '%.40s', not " GW_CLI_RUN_FORMATS, value[0]);
+                                 "run.json: format '%.40s', not " GW_RUN_FORMATS, value[0]);
     }
     (void)snprintf(run->started, sizeof run->started, "%s", value[2]);
     for (size_t i = 0; i < 4; i++) {
