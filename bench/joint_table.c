@@ -39,8 +39,8 @@ static void print(const char *job, const char *cluster, const gw_joint_report *r
 static int row(const char *jobs, const char *job_name, const char *clusters,
                const char *cluster_name)
 {
-    gw_cli_job job;
-    gw_cli_cluster cluster;
+    gw_job_file job;
+    gw_cluster_file cluster;
     joint_errors errors;
     gw_plan *plan = NULL;
     gw_joint_report report;
@@ -67,8 +67,8 @@ static int row(const char *jobs, const char *job_name, const char *clusters,
     }
     gw_plan_destroy(plan);
     joint_errors_free(&errors);
-    gw_cli_job_free(&job);
-    gw_cli_cluster_free(&cluster);
+    gw_job_file_free(&job);
+    gw_cluster_file_free(&cluster);
     return fine;
 }
 

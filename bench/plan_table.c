@@ -18,8 +18,8 @@ static const struct {
 
 static int row(const char *jobs, const char *clusters, size_t i, int nvlink)
 {
-    gw_cli_job job;
-    gw_cli_cluster cluster;
+    gw_job_file job;
+    gw_cluster_file cluster;
     gw_params spec;
     gw_plan *plan = NULL;
     gw_why why = {""};
@@ -46,8 +46,8 @@ static int row(const char *jobs, const char *clusters, size_t i, int nvlink)
     }
     gw_plan_destroy(plan);
     free(entries);
-    gw_cli_job_free(&job);
-    gw_cli_cluster_free(&cluster);
+    gw_job_file_free(&job);
+    gw_cluster_file_free(&cluster);
     return fine;
 }
 

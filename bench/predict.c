@@ -11,14 +11,14 @@
 #include <gradwire/plan.h>
 #include <jansson.h>
 
-#include "cli/files/clusterfile.h"
-#include "cli/files/jobfile.h"
+#include "files/cluster_file.h"
+#include "files/job_file.h"
 
 enum { MOST_SPECS = 16, FUSED = 8192 /* elements; smaller neighbours may travel together */ };
 
 typedef struct scene {
-    gw_cli_job job;
-    gw_cli_cluster cluster;
+    gw_job_file job;
+    gw_cluster_file cluster;
     gw_params specs[MOST_SPECS];
     size_t n_specs;
     gw_route *routes;
@@ -192,12 +192,12 @@ int main(int argc, char **argv)
         die("usage", "bench_predict JOB.json CLUSTER.json FOLDER RANDOM [SPEC]...");
     }
     char *bytes = load(argv[1], &size);
-    if (!gw_cli_job_parse(bytes, size, &s.job, why, sizeof why)) {
+    if (!gw_job_file_parse(bytes, size, &s.job, why, sizeof why)) {
         die(argv[1], why);
     }
     free(bytes);
     bytes = load(argv[2], &size);
-    if (!gw_cli_cluster_parse(bytes, size, &s.cluster, why, sizeof why)) {
+    if (!gw_cluster_file_parse(bytes, size, &s.cluster, why, sizeof why)) {
         die(argv[2], why);
     }
     free(bytes);
@@ -223,7 +223,7 @@ int main(int argc, char **argv)
         at_random(&s, i);
     }
     free(s.routes);
-    gw_cli_job_free(&s.job);
-    gw_cli_cluster_free(&s.cluster);
+    gw_job_file_free(&s.job);
+    gw_cluster_file_free(&s.cluster);
     return 0;
 }

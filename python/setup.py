@@ -1,7 +1,8 @@
 """Builds the C library and puts it into the wheel: pip wheel python/
 
 One wheel serves every Python and every torch: nothing is compiled against either. GRADWIRE_BLAS=OFF in the environment
-leaves the codec lowrank out, and with it the need for libopenblas.so.0 where the wheel is used.
+leaves the codec lowrank out, and with it the need for libopenblas.so.0 where the wheel is used. Where there is no jansson,
+the wheel reads no plan files.
 """
 
 import os
@@ -27,8 +28,12 @@ class build_with_library(build_py):
         with tempfile.TemporaryDirectory() as folder:
             subprocess.check_call(["cmake", "-S", str(ROOT), "-B", folder, "-DCMAKE_BUILD_TYPE=Release", "-DGRADWIRE_CLI=OFF",
                                    "-DGRADWIRE_MPI=OFF", f"-DGRADWIRE_BLAS={os.environ.get('GRADWIRE_BLAS', 'ON')}"])
-            subprocess.check_call(["cmake", "--build", folder, "--target", "gradwire_shared", "--parallel"])
-            shutil.copy(pathlib.Path(folder) / "src" / "libgradwire.so", pathlib.Path(self.build_lib) / "gradwire" / "libgradwire.so")
+            libraries = {"gradwire_shared": "libgradwire.so"}
+            if subprocess.run(["pkg-config", "--exists", "jansson"], check=False).returncode == 0:
+                libraries["gradwire_files"] = "libgradwire_files.so"
+            subprocess.check_call(["cmake", "--build", folder, "--target", *libraries, "--parallel"])
+            for name in libraries.values():
+                shutil.copy(pathlib.Path(folder) / "src" / name, pathlib.Path(self.build_lib) / "gradwire" / name)
 
 
 class wheel_of_this_platform(bdist_wheel):

@@ -1,24 +1,6 @@
 #include "trainer/sending_plan.h"
 
-#include "trainer/fail.h"
-
-#include <stdio.h>
 #include <string.h>
-
-static gw_status params_for(const char *spec, const param *p, gw_params *params, gw_why *why)
-{
-    char text[160];
-    int own_bin = strncmp(spec, "adacomp", 7) == 0 && strstr(spec, "bin=") == NULL;
-    if (own_bin) {
-        own_bin = snprintf(text, sizeof text, "%s%cbin=%d", spec, spec[7] == ':' ? ',' : ':',
-                           p->kind == PARAM_CONV ? 50 : 500) < (int)sizeof text;
-    }
-    gw_status status = gw_params_parse(params, own_bin ? text : spec, why);
-    if (status == GW_OK) {
-        status = gw_params_fit_shape(params, p->dims, p->n_dims);
-    }
-    return status;
-}
 
 gw_status plan_param(const plan_config *config, const param *p, planned *out, gw_why *why)
 {
@@ -38,7 +20,11 @@ gw_status plan_param(const plan_config *config, const param *p, planned *out, gw
         status = gw_adapt_spec_parse(config->spec, &spec, why);
     }
     if (status == GW_OK) {
-        status = params_for(adapts ? spec.uniform : config->spec, p, &out->params, why);
+        status = gw_params_parse_for(&out->params, adapts ? spec.uniform : config->spec, p->dims,
+                                     p->n_dims, why);
+    }
+    if (status == GW_OK) {
+        status = gw_params_fit_shape(&out->params, p->dims, p->n_dims);
     }
     if (status == GW_OK) {
         status = config->route != NULL
@@ -66,66 +52,29 @@ static gw_status plan_uniform(const plan_config *config, const model *m, wire_pl
     return status;
 }
 
-/* The param that an entry speaks of. */
-static gw_status find_param(const plan_entry *e, const model *m, uint32_t *out, gw_why *why)
+/* Codecs, routes, order and buckets as the file has them. */
+static gw_status plan_by_file(const gw_plan_file *file, const model *m, wire_plan *out, gw_why *why)
 {
-    for (uint32_t i = 0; i < m->n_params; i++) {
-        if (strcmp(m->params[i]->name, e->name) != 0) {
-            continue;
-        }
-        *out = i;
-        return m->params[i]->count == e->elements
-                   ? GW_OK
-                   : trainer_fail(why, GW_ERR_DISAGREE,
-                                  "the plan is of another model: '%.60s' has %llu elements there "
-                                  "and %zu here",
-                                  e->name, (unsigned long long)e->elements, m->params[i]->count);
+    const char *names[MODEL_MAX_PARAMS];
+    uint64_t elements[MODEL_MAX_PARAMS];
+    for (size_t i = 0; i < m->n_params; i++) {
+        names[i] = m->params[i]->name;
+        elements[i] = m->params[i]->count;
     }
-    return trainer_fail(why, GW_ERR_DISAGREE,
-                        "the plan is of another model: this one has no tensor '%.60s'", e->name);
-}
-
-/* Ways, order and buckets as the entries have them. A bucket's number is its first param's, from 1. */
-static gw_status collect(const plan_config *config, const model *m, wire_plan *out, gw_why *why)
-{
-    uint32_t seen[MODEL_MAX_PARAMS] = {0};
-    for (uint32_t i = 0; i < config->n_entries; i++) {
-        const plan_entry *e = &config->entries[i];
-        uint32_t at = 0;
-        const gw_status status = find_param(e, m, &at, why);
-        if (status != GW_OK) {
-            return status;
-        }
-        if (seen[at]++ != 0) {
-            return trainer_fail(why, GW_ERR_ARG, "the plan has '%.60s' twice", e->name);
-        }
-        const int joins = i != 0 && e[-1].bucket == e->bucket;
-        out->order[i] = at;
-        out->bucket[at] = joins ? out->bucket[out->order[i - 1]] : at + 1;
-        out->how[at] = (planned){e->params.codec != NULL, e->params, e->route};
+    const gw_status status =
+        gw_plan_match(file, names, elements, m->n_params, out->order, out->bucket, why);
+    for (size_t i = 0; i < m->n_params && status == GW_OK; i++) {
+        const gw_plan_tensor *t = &file->tensors[i];
+        out->how[out->order[i]] = (planned){t->params.codec != NULL, t->params, t->route};
     }
-    for (uint32_t i = 0; i < m->n_params; i++) {
-        if (seen[i] == 0) {
-            return trainer_fail(why, GW_ERR_DISAGREE,
-                                "the plan is of another model: it does not have '%s'",
-                                m->params[i]->name);
-        }
-    }
-    return GW_OK;
+    return status;
 }
 
 gw_status plan_make(const plan_config *config, const model *m, wire_plan *out, gw_why *why)
 {
     *out = (wire_plan){.n = m->n_params};
-    if (config->entries == NULL) {
-        return plan_uniform(config, m, out, why);
-    }
-    if (config->n_entries > m->n_params) {
-        return trainer_fail(why, GW_ERR_DISAGREE,
-                            "the plan is of another model: it has %zu tensors, this one %zu",
-                            config->n_entries, m->n_params);
-    }
-    return collect(config, m, out, why);
+    return config->file != NULL ? plan_by_file(config->file, m, out, why)
+                                : plan_uniform(config, m, out, why);
 }
 
 uint32_t plan_together(const wire_plan *p, uint32_t place)
@@ -140,7 +89,7 @@ uint32_t plan_together(const wire_plan *p, uint32_t place)
 
 gw_status plan_adapt(const plan_config *config, gw_step *step, gw_why *why)
 {
-    if (config->entries != NULL || config->spec == NULL) {
+    if (config->file != NULL || config->spec == NULL) {
         return GW_OK;
     }
     return gw_adapt_spec_is(config->spec)  ? gw_step_adapt_begin_spec(step, config->spec, why)

@@ -6,15 +6,6 @@
 
 #include <gradwire/gradwire.h>
 
-/* How one tensor goes by a plan that was made before. Neighbours of the same bucket travel as one. */
-typedef struct plan_entry {
-    const char *name;
-    uint64_t elements;
-    uint32_t bucket;
-    gw_params params; /* codec NULL: uncompressed */
-    gw_route route;
-} plan_entry;
-
 typedef struct plan_config {
     const char *
         spec; /* a codec's, or step_adapt.h's or step_auto.h's; NULL or "dense": nothing is compressed */
@@ -23,9 +14,8 @@ typedef struct plan_config {
     /* Params of fewer elements stay as they are; give the step the same number, which sends them together. Biases
      * stay as they are anyway. */
     uint64_t fuse_below;
-    /* All params of the model, in wire order, instead of the above; NULL: none. Live as long as what is made of them. */
-    const plan_entry *entries;
-    size_t n_entries;
+    const gw_plan_file
+        *file; /* instead of the above; NULL: none. Lives as long as what is made of it */
 } plan_config;
 
 /* How one tensor goes. */
@@ -44,9 +34,9 @@ typedef struct wire_plan {
         [MODEL_MAX_PARAMS]; /* of each param: the same number for those that are sent as one; 0: by itself */
 } wire_plan;
 
-/* At the start, if the spec adapts. Unless the spec says how wide a bin of adacomp is, it is 50 for convolutions and 500 for others. */
+/* At the start, if the spec adapts. */
 gw_status plan_param(const plan_config *config, const param *p, planned *out, gw_why *why);
-/* How each of the model's params goes. Entries that are not this model's are an error that names one. */
+/* How each of the model's params goes. A plan file that is for another model is an error that names a tensor. */
 gw_status plan_make(const plan_config *config, const model *m, wire_plan *out, gw_why *why);
 /* How many params from this place of the wire on are sent as one. */
 uint32_t plan_together(const wire_plan *p, uint32_t place);

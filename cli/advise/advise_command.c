@@ -151,7 +151,7 @@ static void look_at(const gw_cli_scene *scene, gw_cli_verdict *v)
         bool first = one.params.codec != NULL;
         for (size_t k = 0; one.params.codec && k < gw_plan_count(v->plan); k++) {
             (void)gw_plan_entry_at(v->plan, k, &other);
-            if (gw_cli_same_spec(&one, &other)) {
+            if (gw_params_equal(&one.params, &other.params)) {
                 sum += (double)job->tensors[k].elements;
                 first = first && k >= i;
             }
@@ -294,7 +294,7 @@ static int advise(const gw_cli_args *args, const gw_cli_advise_args *wanted,
     gw_cli_verdict v = {.plan = NULL};
     gw_cli_budgeted budgeted;
     int status = GW_CLI_GO_ON;
-    gw_cli_job_keep_vectors(&scene->job);
+    gw_job_file_keep_vectors(&scene->job);
     if (shows_progress(args->talk)) {
         (void)fprintf(stderr, "planning %zu tensors\r", scene->job.job.n);
         (void)fflush(stderr);

@@ -182,7 +182,7 @@ static void spec_words(const gw_cli_advise_args *wanted, const gw_plan_entry *en
     for (size_t i = 0; i < wanted->scene.specs.count; i++) {
         const char *written = wanted->scene.specs.items[i];
         if (gw_params_parse(&other.params, written, NULL) == GW_OK &&
-            gw_cli_same_spec(entry, &other)) {
+            gw_params_equal(&entry->params, &other.params)) {
             (void)snprintf(text, size, "%s", written);
         }
     }

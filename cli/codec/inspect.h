@@ -6,6 +6,6 @@
 #include "cli/options.h"
 
 /* What is in the frame that was read from `path`; takes *file. False: said. */
-bool gw_cli_inspect_frame(const gw_cli_args *args, const char *path, gw_cli_bytes *file);
+bool gw_cli_inspect_frame(const gw_cli_args *args, const char *path, gw_file_bytes *file);
 
 #endif

@@ -84,7 +84,7 @@ typedef struct job {
     trial *trials;
     size_t n_trials;
     gw_exec exec;
-    gw_cli_bytes *file; /* what was read */
+    gw_file_bytes *file; /* what was read */
     gw_cli_tensors tensors;
     void *payload, *decoded; /* large enough for every tensor and trial */
     size_t capacity;
@@ -311,7 +311,7 @@ static bool inspect_tensors(job *j)
            reserve(j) && try_all(j) && print_results(j);
 }
 
-static int inspect(const gw_cli_args *args, const values *v, gw_cli_bytes *file)
+static int inspect(const gw_cli_args *args, const values *v, gw_file_bytes *file)
 {
     job j = {.args = args, .v = v, .file = file};
     int status = prepare_trials(&j);
@@ -333,7 +333,7 @@ static int inspect_file(const gw_cli_args *args, const values *v)
 {
     const char *path = args->words[0];
     bool frame = v->format == GW_CLI_BY_NAME && gw_cli_has_extension(path, "gw");
-    gw_cli_bytes file = {0};
+    gw_file_bytes file = {0};
     if (v->format == GW_CLI_BY_NAME && !frame && !gw_cli_tensors_known(path)) {
         return gw_cli_misuse(&PAGE, "'%s' is not named " GW_CLI_TENSOR_FILES ", or .gw", path);
     }

@@ -87,7 +87,7 @@ static bool print_table(const gw_cli_frame *frame)
     return gw_cli_table_print(&table);
 }
 
-bool gw_cli_inspect_frame(const gw_cli_args *args, const char *path, gw_cli_bytes *file)
+bool gw_cli_inspect_frame(const gw_cli_args *args, const char *path, gw_file_bytes *file)
 {
     gw_cli_frame frame;
     if (!gw_cli_frame_take(path, UINT64_MAX, file, &frame)) {

@@ -1,5 +1,3 @@
-/* Files; see files.h. Files are read and not mapped: a file that becomes shorter while it is mapped
- * kills its reader. */
 #define _XOPEN_SOURCE 700 /* realpath */
 #include "cli/files/files.h"
 
@@ -19,7 +17,7 @@ enum { LINE = 64, HUGE_PAGE = 2 << 20, FIRST = 1 << 16, TRIES = 100 };
 
 static bool fail(char *why, const char *what)
 {
-    (void)snprintf(why, GW_CLI_FILE_WHY, "%s: %s", what, strerror(errno));
+    (void)snprintf(why, GW_FILE_WHY, "%s: %s", what, strerror(errno));
     return false;
 }
 
@@ -30,117 +28,16 @@ bool gw_cli_is_stream(const char *path)
 
 /* ---- in ---- */
 
-/* Memory for at least `size` bytes; of large files on huge pages, where the system has them. */
-static uint8_t *reserve(size_t size)
+bool gw_cli_file_get(const char *path, gw_file_bytes *out, char *why)
 {
-    const size_t unit = size >= HUGE_PAGE ? HUGE_PAGE : LINE;
-    if (size > SIZE_MAX - unit) {
-        return NULL;
-    }
-    const size_t whole = size / unit * unit + unit;
-    uint8_t *data = aligned_alloc(unit, whole);
-    if (data && unit == HUGE_PAGE) {
-        (void)madvise(data, whole, MADV_HUGEPAGE);
-    }
-    return data;
+    return gw_cli_is_stream(path)
+               ? gw_file_get_stream(STDIN_FILENO, out, why)
+               : gw_file_get(path, " but a pipe; '-' reads standard input", out, why);
 }
 
-/* Up to `size` bytes; fewer only at the file's end. -1: an error, in errno. */
-static ssize_t read_some(int file, uint8_t *data, size_t size)
+bool gw_cli_file_read(const char *path, gw_file_bytes *out)
 {
-    size_t done = 0;
-    while (done < size) {
-        const ssize_t got = read(file, data + done, size - done);
-        if (got == 0) {
-            break;
-        }
-        if (got < 0 && errno == EAGAIN) { /* a pipe that its other end made not to block */
-            struct pollfd wait = {.fd = file, .events = POLLIN};
-            (void)poll(&wait, 1, -1);
-        } else if (got < 0 && errno != EINTR) {
-            return -1;
-        }
-        done += got > 0 ? (size_t)got : 0;
-    }
-    return (ssize_t)done;
-}
-
-static bool read_regular(int file, size_t size, gw_cli_bytes *out, char *why)
-{
-    uint8_t *data = reserve(size);
-    if (!data) {
-        (void)snprintf(why, GW_CLI_FILE_WHY, "no memory for its %zu bytes", size);
-        return false;
-    }
-    const ssize_t done = read_some(file, data, size);
-    if (done == (ssize_t)size) {
-        *out = (gw_cli_bytes){data, size};
-        return true;
-    }
-    free(data);
-    if (done < 0) {
-        return fail(why, "cannot read");
-    }
-    (void)snprintf(why, GW_CLI_FILE_WHY,
-                   "became shorter while it was read: %zd bytes instead of %zu", done, size);
-    return false;
-}
-
-/* To the end, into memory that doubles. */
-static bool read_stream(int file, gw_cli_bytes *out, char *why)
-{
-    size_t room = FIRST, size = 0;
-    uint8_t *data = reserve(room);
-    while (data) {
-        const ssize_t got = read_some(file, data + size, room - size);
-        if (got < 0) {
-            free(data);
-            return fail(why, "cannot read");
-        }
-        size += (size_t)got;
-        if (size < room) {
-            *out = (gw_cli_bytes){data, size};
-            return true;
-        }
-        uint8_t *more = room <= SIZE_MAX / 2 ? reserve(2 * room) : NULL;
-        if (more) {
-            memcpy(more, data, size);
-        }
-        free(data);
-        data = more;
-        room *= 2;
-    }
-    (void)snprintf(why, GW_CLI_FILE_WHY, "no memory for %zu bytes", room);
-    return false;
-}
-
-bool gw_cli_file_get(const char *path, gw_cli_bytes *out, char *why)
-{
-    struct stat stat_of;
-    bool fine = false;
-    if (gw_cli_is_stream(path)) {
-        return read_stream(STDIN_FILENO, out, why);
-    }
-    /* not blocking: the open of a pipe would wait for a writer */
-    const int file = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (file < 0) {
-        return fail(why, "cannot open");
-    }
-    if (fstat(file, &stat_of) != 0) {
-        (void)fail(why, "cannot look at");
-    } else if (!S_ISREG(stat_of.st_mode)) {
-        (void)snprintf(why, GW_CLI_FILE_WHY, "not a regular file%s",
-                       S_ISFIFO(stat_of.st_mode) ? " but a pipe; '-' reads standard input" : "");
-    } else {
-        fine = read_regular(file, (size_t)stat_of.st_size, out, why);
-    }
-    (void)close(file);
-    return fine;
-}
-
-bool gw_cli_file_read(const char *path, gw_cli_bytes *out)
-{
-    char why[GW_CLI_FILE_WHY];
+    char why[GW_FILE_WHY];
     const bool fine = gw_cli_file_get(path, out, why);
     if (!fine) {
         gw_cli_error("%s: %s", path, why);
@@ -148,10 +45,10 @@ bool gw_cli_file_read(const char *path, gw_cli_bytes *out)
     return fine;
 }
 
-void gw_cli_bytes_free(gw_cli_bytes *bytes)
+void gw_cli_bytes_free(gw_file_bytes *bytes)
 {
     free(bytes->data);
-    *bytes = (gw_cli_bytes){0};
+    *bytes = (gw_file_bytes){0};
 }
 
 /* ---- out ---- */
@@ -187,7 +84,7 @@ static bool write_pieces(int file, const struct iovec *pieces, size_t n)
 static char *resolve(const char *path, bool follow, char *why)
 {
     struct stat stat_of;
-    (void)snprintf(why, GW_CLI_FILE_WHY, "out of memory");
+    (void)snprintf(why, GW_FILE_WHY, "out of memory");
     if (lstat(path, &stat_of) != 0) {
         return strdup(path); /* it is new */
     }
@@ -198,7 +95,7 @@ static char *resolve(const char *path, bool follow, char *why)
     if (!target || lstat(target, &stat_of) != 0) {
         (void)fail(why, "cannot resolve");
     } else if (!S_ISREG(stat_of.st_mode)) {
-        (void)snprintf(why, GW_CLI_FILE_WHY, "is there and is not a regular file");
+        (void)snprintf(why, GW_FILE_WHY, "is there and is not a regular file");
     } else {
         return target;
     }
@@ -230,7 +127,7 @@ int gw_cli_file_temporary(const char *path, char **name, char *why)
     }
     if (file < 0) {
         if (errno == EEXIST) {
-            (void)snprintf(why, GW_CLI_FILE_WHY, "cannot write: '%.400s' is in the way", made);
+            (void)snprintf(why, GW_FILE_WHY, "cannot write: '%.400s' is in the way", made);
         } else {
             (void)fail(why, "cannot write");
         }
@@ -297,7 +194,7 @@ bool gw_cli_file_put(const char *path, const struct iovec *pieces, size_t n, uns
 
 bool gw_cli_file_write(const char *path, const struct iovec *pieces, size_t n)
 {
-    char why[GW_CLI_FILE_WHY];
+    char why[GW_FILE_WHY];
     const bool fine = gw_cli_file_put(path, pieces, n, GW_CLI_DURABLE | GW_CLI_FOLLOW, why);
     if (!fine) {
         gw_cli_error("%s: %s", path, why);

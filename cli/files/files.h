@@ -7,21 +7,15 @@
 #include <stdint.h>
 #include <sys/uio.h>
 
-typedef struct gw_cli_bytes {
-    uint8_t *
-        data; /* aligned to 64 bytes or more; free() takes it; never NULL, also for an empty file */
-    size_t size;
-} gw_cli_bytes;
-
-enum { GW_CLI_FILE_WHY = 512 };
+#include "files/read_file.h"
 
 /* Reads a regular file into memory, or for "-" standard input to its end. A file that becomes shorter
- * while it is read, a pipe, a device: an error. On false `why`, of GW_CLI_FILE_WHY bytes, has the
+ * while it is read, a pipe, a device: an error. On false `why`, of GW_FILE_WHY bytes, has the
  * reason, without the path. */
-bool gw_cli_file_get(const char *path, gw_cli_bytes *out, char *why);
+bool gw_cli_file_get(const char *path, gw_file_bytes *out, char *why);
 /* The same, and prints the error. */
-bool gw_cli_file_read(const char *path, gw_cli_bytes *out);
-void gw_cli_bytes_free(gw_cli_bytes *bytes);
+bool gw_cli_file_read(const char *path, gw_file_bytes *out);
+void gw_cli_bytes_free(gw_file_bytes *bytes);
 
 enum {
     GW_CLI_DURABLE = 1, /* the file is on the disk before it is renamed, its folder afterwards */

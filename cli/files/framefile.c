@@ -6,22 +6,22 @@
 
 #include "cli/say.h"
 
-bool gw_cli_frame_is(const gw_cli_bytes *file)
+bool gw_cli_frame_is(const gw_file_bytes *file)
 {
     return file->size >= 4 && memcmp(file->data, "GWF\x1A", 4) == 0;
 }
 
 bool gw_cli_frame_open(const char *path, uint64_t max_bytes, gw_cli_frame *out)
 {
-    gw_cli_bytes file;
+    gw_file_bytes file;
     return gw_cli_file_read(path, &file) && gw_cli_frame_take(path, max_bytes, &file, out);
 }
 
-bool gw_cli_frame_take(const char *path, uint64_t max_bytes, gw_cli_bytes *file, gw_cli_frame *out)
+bool gw_cli_frame_take(const char *path, uint64_t max_bytes, gw_file_bytes *file, gw_cli_frame *out)
 {
     gw_why why = {""};
     gw_cli_frame frame = {.file = *file};
-    *file = (gw_cli_bytes){0};
+    *file = (gw_file_bytes){0};
     gw_status status =
         gw_frame_open_limited(frame.file.data, frame.file.size, max_bytes, &frame.info, &why);
     if (status == GW_OK) {

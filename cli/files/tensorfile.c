@@ -193,19 +193,19 @@ bool gw_cli_tensors_known(const char *path)
 }
 
 /* A stream has no name: the magic of .npy, or the '{' behind the length of a .safetensors header. */
-static gw_cli_format recognise(const gw_cli_bytes *file)
+static gw_cli_format recognise(const gw_file_bytes *file)
 {
     return file->size >= 6 && memcmp(file->data, "\x93NUMPY", 6) == 0 ? GW_CLI_NPY
            : file->size > 8 && file->data[8] == '{'                   ? GW_CLI_SAFETENSORS
                                                                       : GW_CLI_BY_NAME;
 }
 
-bool gw_cli_tensors_take(const char *path, gw_cli_format format, int talk, gw_cli_bytes *file,
+bool gw_cli_tensors_take(const char *path, gw_cli_format format, int talk, gw_file_bytes *file,
                          gw_cli_tensors *out)
 {
     bool fine = false;
     *out = (gw_cli_tensors){.file = *file};
-    *file = (gw_cli_bytes){0};
+    *file = (gw_file_bytes){0};
     format = format != GW_CLI_BY_NAME ? format
              : gw_cli_is_stream(path) ? recognise(&out->file)
                                       : named(path);
@@ -224,7 +224,7 @@ bool gw_cli_tensors_take(const char *path, gw_cli_format format, int talk, gw_cl
 
 bool gw_cli_tensors_open(const char *path, gw_cli_format format, int talk, gw_cli_tensors *out)
 {
-    gw_cli_bytes file;
+    gw_file_bytes file;
     *out = (gw_cli_tensors){0};
     return gw_cli_file_read(path, &file) && gw_cli_tensors_take(path, format, talk, &file, out);
 }

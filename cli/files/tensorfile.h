@@ -18,7 +18,7 @@ typedef struct gw_cli_tensor {
 typedef struct gw_cli_tensors {
     gw_cli_tensor *items;
     size_t n;
-    gw_cli_bytes file;
+    gw_file_bytes file;
 } gw_cli_tensors;
 
 typedef enum gw_cli_format {
@@ -39,7 +39,7 @@ bool gw_cli_tensors_known(const char *path);
 /* Reads a file; on false the error was said. A conversion from f64 is said unless `talk` is quiet. */
 bool gw_cli_tensors_open(const char *path, gw_cli_format format, int talk, gw_cli_tensors *out);
 /* The same of bytes that were read; takes *file in any case. `path` is for names and messages. */
-bool gw_cli_tensors_take(const char *path, gw_cli_format format, int talk, gw_cli_bytes *file,
+bool gw_cli_tensors_take(const char *path, gw_cli_format format, int talk, gw_file_bytes *file,
                          gw_cli_tensors *out);
 void gw_cli_tensors_close(gw_cli_tensors *tensors);
 

@@ -18,9 +18,9 @@ static const double OTHERS[4] = {3, 15, 60, 300};
 static const double CPU_LAUNCH_US = 5, GPU_LAUNCH_US = 20;
 
 bool gw_cli_assume_cluster(uint32_t nodes, uint32_t ranks_per_node, double rate, bool on_gpu,
-                           gw_cli_cluster *out)
+                           gw_cluster_file *out)
 {
-    *out = (gw_cli_cluster){.name = strdup("assumed")};
+    *out = (gw_cluster_file){.name = strdup("assumed")};
     out->cluster = (gw_cluster){
         .name = out->name,
         .nodes = nodes,
@@ -48,7 +48,7 @@ static bool known(const gw_cluster *cluster, const gw_params *params, gw_device 
     return false;
 }
 
-bool gw_cli_assume_codec(gw_cli_cluster *cluster, const gw_params *params, bool *added)
+bool gw_cli_assume_codec(gw_cluster_file *cluster, const gw_params *params, bool *added)
 {
     const double *rates = OTHERS;
     double found[4];
@@ -68,7 +68,7 @@ bool gw_cli_assume_codec(gw_cli_cluster *cluster, const gw_params *params, bool 
         return true; /* somebody measured it: where it is not named it does not run */
     }
     *added = true;
-    return gw_cli_cluster_add(cluster, params, GW_DEVICE_CPU, CPU_LAUNCH_US, rates[0], rates[1]) &&
+    return gw_cluster_file_add(cluster, params, GW_DEVICE_CPU, CPU_LAUNCH_US, rates[0], rates[1]) &&
            (!cluster->cluster.has_gpu ||
-            gw_cli_cluster_add(cluster, params, GW_DEVICE_GPU, GPU_LAUNCH_US, rates[2], rates[3]));
+            gw_cluster_file_add(cluster, params, GW_DEVICE_GPU, GPU_LAUNCH_US, rates[2], rates[3]));
 }

@@ -4,12 +4,12 @@
 
 #include <stdbool.h>
 
-#include "cli/files/clusterfile.h"
+#include "files/cluster_file.h"
 
 /* A cluster of so many nodes on a link of so many bytes a second, with or without GPUs, and no codecs. */
 bool gw_cli_assume_cluster(uint32_t nodes, uint32_t ranks_per_node, double rate, bool on_gpu,
-                           gw_cli_cluster *out);
+                           gw_cluster_file *out);
 /* Adds what a codec costs on the devices for which the cluster says nothing; *added tells. False: no memory. */
-bool gw_cli_assume_codec(gw_cli_cluster *cluster, const gw_params *params, bool *added);
+bool gw_cli_assume_codec(gw_cluster_file *cluster, const gw_params *params, bool *added);
 
 #endif

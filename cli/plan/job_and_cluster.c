@@ -22,7 +22,7 @@ static void base_name(const char *path, char *out, size_t size)
 }
 
 /* A stream has no name: JSON begins with a '{'. */
-static bool is_csv(const char *path, const gw_cli_bytes *file)
+static bool is_csv(const char *path, const gw_file_bytes *file)
 {
     size_t at = 0;
     while (at < file->size && file->data[at] != '\0' && strchr(" \t\r\n", file->data[at])) {
@@ -34,16 +34,16 @@ static bool is_csv(const char *path, const gw_cli_bytes *file)
 
 static bool load_job(const char *path, gw_cli_scene *out)
 {
-    gw_cli_bytes file;
+    gw_file_bytes file;
     char why[256] = "", name[256];
     if (!gw_cli_file_read(path, &file)) {
         return false;
     }
     base_name(path, name, sizeof name);
     const bool fine = is_csv(path, &file)
-                          ? gw_cli_job_parse_csv((const char *)file.data, file.size, name,
-                                                 &out->job, why, sizeof why)
-                          : gw_cli_job_parse(file.data, file.size, &out->job, why, sizeof why);
+                          ? gw_job_file_parse_csv((const char *)file.data, file.size, name,
+                                                  &out->job, why, sizeof why)
+                          : gw_job_file_parse(file.data, file.size, &out->job, why, sizeof why);
     out->job_hash = gw_cli_fnv1a(file.data, file.size);
     gw_cli_bytes_free(&file);
     if (!fine) {
@@ -54,12 +54,12 @@ static bool load_job(const char *path, gw_cli_scene *out)
 
 static bool load_cluster(const char *path, gw_cli_scene *out)
 {
-    gw_cli_bytes file;
+    gw_file_bytes file;
     char why[256] = "";
     if (!gw_cli_file_read(path, &file)) {
         return false;
     }
-    const bool fine = gw_cli_cluster_parse(file.data, file.size, &out->cluster, why, sizeof why);
+    const bool fine = gw_cluster_file_parse(file.data, file.size, &out->cluster, why, sizeof why);
     out->cluster_hash = gw_cli_fnv1a(file.data, file.size);
     gw_cli_bytes_free(&file);
     if (!fine) {
@@ -163,8 +163,8 @@ bool gw_cli_scene_load(const gw_cli_args *args, const gw_cli_scene_args *wanted,
 
 void gw_cli_scene_free(gw_cli_scene *scene)
 {
-    gw_cli_job_free(&scene->job);
-    gw_cli_cluster_free(&scene->cluster);
+    gw_job_file_free(&scene->job);
+    gw_cluster_file_free(&scene->cluster);
     free(scene->specs);
     *scene = (gw_cli_scene){.specs = NULL};
 }

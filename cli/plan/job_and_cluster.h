@@ -4,9 +4,9 @@
 
 #include <stdbool.h>
 
-#include "cli/files/clusterfile.h"
-#include "cli/files/jobfile.h"
 #include "cli/options.h"
+#include "files/cluster_file.h"
+#include "files/job_file.h"
 
 /* The options both have; put GW_CLI_SCENE_OPTIONS(values, scene) in the table. */
 typedef struct gw_cli_scene_args {
@@ -33,8 +33,8 @@ typedef struct gw_cli_scene_args {
 enum { GW_CLI_N_SCENE_OPTIONS = 5 };
 
 typedef struct gw_cli_scene {
-    gw_cli_job job;
-    gw_cli_cluster cluster;
+    gw_job_file job;
+    gw_cluster_file cluster;
     gw_params *specs;
     size_t n_specs;
     uint64_t job_hash, cluster_hash; /* FNV-1a of the files; 0 without one */

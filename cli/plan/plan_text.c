@@ -46,7 +46,7 @@ typedef struct way {
 
 static bool same_way(const gw_plan_entry *a, const gw_plan_entry *b)
 {
-    return gw_route_equal(&a->route, &b->route) && gw_cli_same_spec(a, b);
+    return gw_route_equal(&a->route, &b->route) && gw_params_equal(&a->params, &b->params);
 }
 
 static int by_elements(const void *a, const void *b)

@@ -9,15 +9,6 @@
 #include "cli/json_out.h"
 #include "cli/say.h"
 
-bool gw_cli_same_spec(const gw_plan_entry *a, const gw_plan_entry *b)
-{
-    bool same = a->params.codec == b->params.codec;
-    for (size_t i = 0; i < GW_PARAMS_MAX; i++) {
-        same = same && a->params.value[i] == b->params.value[i];
-    }
-    return same;
-}
-
 void gw_cli_entry_spec(const gw_plan_entry *entry, char *text, size_t size)
 {
     if (!entry->params.codec || gw_params_print(&entry->params, text, size) != GW_OK) {

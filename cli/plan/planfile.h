@@ -16,8 +16,6 @@ bool gw_cli_trace_write(const char *path, const gw_cli_scene *scene, const gw_pl
 /* Writes and releases. */
 bool gw_cli_json_write(const char *path, json_t *json);
 
-/* The same codec with the same settings. */
-bool gw_cli_same_spec(const gw_plan_entry *a, const gw_plan_entry *b);
 /* "dense", or the codec with its settings. */
 void gw_cli_entry_spec(const gw_plan_entry *entry, char *text, size_t size);
 

@@ -11,11 +11,11 @@
 #include <gradwire/gradwire.h>
 #include <gradwire/threads.h>
 
-#include "cli/files/clusterfile.h"
 #include "cli/files/files.h"
 #include "cli/json_out.h"
 #include "cli/options.h"
 #include "cli/say.h"
+#include "files/cluster_file.h"
 
 typedef struct values {
     const char *out, *name;
@@ -318,12 +318,12 @@ static gw_status run_on_threads(seat *first, const values *v, gw_why *why)
 static bool is_readable(const char *text)
 {
     char why[256] = "";
-    gw_cli_cluster read;
-    if (!gw_cli_cluster_parse(text, strlen(text), &read, why, sizeof why)) {
+    gw_cluster_file read;
+    if (!gw_cluster_file_parse(text, strlen(text), &read, why, sizeof why)) {
         gw_cli_error("what was measured makes no cluster file: %s", why);
         return false;
     }
-    gw_cli_cluster_free(&read);
+    gw_cluster_file_free(&read);
     return true;
 }
 

@@ -3,11 +3,11 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "cli/files/clusterfile.h"
 #include "cli/files/files.h"
 #include "cli/plan/assumed_costs.h"
 #include "cli/profile/profile.h"
 #include "cli/say.h"
+#include "files/cluster_file.h"
 
 static void add_source(json_t *sources, const char *what, const char *how)
 {
@@ -43,13 +43,13 @@ static bool take_file(const char *path, json_t *cluster, json_t *sources)
 {
     static const char *const KEYS[] = {"name",  "nodes", "ranks_per_node",
                                        "intra", "inter", "collectives"};
-    gw_cli_bytes bytes;
+    gw_file_bytes bytes;
     char why[256] = "", text[320];
-    gw_cli_cluster read;
+    gw_cluster_file read;
     if (!gw_cli_file_read(path, &bytes)) {
         return false;
     }
-    const bool fine = gw_cli_cluster_parse(bytes.data, bytes.size, &read, why, sizeof why);
+    const bool fine = gw_cluster_file_parse(bytes.data, bytes.size, &read, why, sizeof why);
     json_t *file = fine ? json_loadb((const char *)bytes.data, bytes.size, 0, NULL) : NULL;
     gw_cli_bytes_free(&bytes);
     if (!fine) {
@@ -67,7 +67,7 @@ static bool take_file(const char *path, json_t *cluster, json_t *sources)
                    read.name);
     add_source(sources, "cluster", text);
     take_sources(file, sources);
-    gw_cli_cluster_free(&read);
+    gw_cluster_file_free(&read);
     json_decref(file);
     return true;
 }
@@ -76,7 +76,7 @@ static bool take_file(const char *path, json_t *cluster, json_t *sources)
 
 static bool assume(const gw_cli_said *said, json_t *cluster, json_t *sources)
 {
-    gw_cli_cluster assumed;
+    gw_cluster_file assumed;
     const uint32_t nodes = said->nodes ? said->nodes : 1;
     const uint32_t ranks = said->ranks_per_node ? said->ranks_per_node : 1;
     if (!gw_cli_assume_cluster(nodes, ranks, said->link, true, &assumed)) {
@@ -93,7 +93,7 @@ static bool assume(const gw_cli_said *said, json_t *cluster, json_t *sources)
         (void)json_object_set_new(cluster, "inter", link_json(&assumed.cluster.inter));
         add_source(sources, "inter", "assumed but for what is said; not measured");
     }
-    gw_cli_cluster_free(&assumed);
+    gw_cluster_file_free(&assumed);
     return true;
 }
 

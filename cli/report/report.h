@@ -7,7 +7,7 @@
 
 #include <jansson.h>
 
-#include "cli/files/run_read.h"
+#include "files/run_read.h"
 
 enum { GW_CLI_REPORT_POINTS = 200 }; /* a curve has at most */
 enum { GW_CLI_REPORT_KINDS = 5 };    /* of layers that are told apart: GW_CLI_REPORT_KIND */
@@ -15,7 +15,7 @@ extern const char *const GW_CLI_REPORT_KIND[GW_CLI_REPORT_KINDS];
 
 typedef struct gw_cli_report_run {
     char *path; /* of run.json */
-    gw_cli_runfile run;
+    gw_run_file run;
 } gw_cli_report_run;
 
 typedef struct gw_cli_spread {
@@ -55,7 +55,7 @@ typedef struct gw_cli_comparison {
 bool gw_cli_report_measure(gw_cli_comparison *report, char *why, size_t why_size);
 void gw_cli_report_free(gw_cli_comparison *report);
 
-double gw_cli_report_quality(const gw_cli_comparison *report, const gw_cli_runfile_test *test);
+double gw_cli_report_quality(const gw_cli_comparison *report, const gw_run_file_test *test);
 /* Of n numbers, which are sorted by it; NaN for none. */
 double gw_cli_report_median(double *values, size_t n);
 
@@ -74,7 +74,7 @@ typedef struct gw_cli_report_autos {
 bool gw_cli_report_count_auto(const gw_cli_way *way, gw_cli_report_autos *out);
 
 /* What a layer is sent by at the run's end: by the last choice, if levels or plans were chosen. */
-void gw_cli_report_in_force(const gw_cli_runfile *run, size_t layer, const char **spec,
+void gw_cli_report_in_force(const gw_run_file *run, size_t layer, const char **spec,
                             const char **route);
 
 /* Data of the charts of what was chosen while training, of the way's first run; null: it was not. */

@@ -32,17 +32,17 @@ typedef struct sending {
 } sending;
 
 /* Before gradwire.run/3 an auto run says "dense" of layers that were sent by its default. */
-static bool knows_begin(const gw_cli_runfile *run)
+static bool knows_begin(const gw_run_file *run)
 {
-    return run->format >= 3 || !gw_cli_spec_is(run->config.spec, "auto");
+    return run->format >= 3 || !gw_run_spec_is(run->config.spec, "auto");
 }
 
 /* After n choices, which are those of `auto` or of `adapt`, whose routes stay. */
-static sending sending_after(const gw_cli_runfile *run, size_t n, size_t layer)
+static sending sending_after(const gw_run_file *run, size_t n, size_t layer)
 {
-    const gw_cli_runfile_layer *first = &run->layers[layer];
+    const gw_run_file_layer *first = &run->layers[layer];
     if (n > 0 && run->n_decisions > 0) {
-        const gw_cli_runfile_auto *last = &run->decisions[n - 1];
+        const gw_run_file_auto *last = &run->decisions[n - 1];
         return (sending){last->bound_at, last->layers[layer].spec, last->layers[layer].route};
     }
     if (n > 0) {
@@ -58,7 +58,7 @@ static bool same_sending(const sending *a, const sending *b)
     return strcmp(a->spec, b->spec) == 0 && strcmp(a->route, b->route) == 0;
 }
 
-void gw_cli_report_in_force(const gw_cli_runfile *run, size_t layer, const char **spec,
+void gw_cli_report_in_force(const gw_run_file *run, size_t layer, const char **spec,
                             const char **route)
 {
     const sending last =
@@ -74,11 +74,11 @@ static json_t *part_json(const sending *w, uint64_t elements)
 }
 
 /* [step, spec, ratio, route] of each layer that is ever coded, where it changes. */
-static json_t *rows_json(const gw_cli_runfile *run, size_t n_choices)
+static json_t *rows_json(const gw_run_file *run, size_t n_choices)
 {
     json_t *rows = json_array();
     for (size_t l = 0; l < run->n_layers; l++) {
-        const gw_cli_runfile_layer *layer = &run->layers[l];
+        const gw_run_file_layer *layer = &run->layers[l];
         sending now = sending_after(run, 0, l);
         bool coded = strcmp(now.spec, "dense") != 0;
         json_t *parts = json_array();
@@ -100,14 +100,14 @@ static json_t *rows_json(const gw_cli_runfile *run, size_t n_choices)
     return rows;
 }
 
-static json_int_t last_step(const gw_cli_runfile *run)
+static json_int_t last_step(const gw_run_file *run)
 {
     return (json_int_t)(run->n_steps ? run->steps[run->n_steps - 1].step : 1);
 }
 
 json_t *gw_cli_report_adapt(const gw_cli_way *way)
 {
-    const gw_cli_runfile *run = &way->runs[0].run;
+    const gw_run_file *run = &way->runs[0].run;
     return run->n_adapt == 0 ? json_null()
                              : json_pack("{s:o, s:I}", "rows", rows_json(run, run->n_adapt),
                                          "steps", last_step(run));
@@ -116,7 +116,7 @@ json_t *gw_cli_report_adapt(const gw_cli_way *way)
 /* ---- auto ---- */
 
 /* By decision i some layer has another codec or another route. */
-static bool changed(const gw_cli_runfile *run, size_t i)
+static bool changed(const gw_run_file *run, size_t i)
 {
     if (i == 0 && !knows_begin(run)) {
         return strcmp(run->decisions[0].outcome, "switched") == 0 ||
@@ -138,7 +138,7 @@ static double median_off(const gw_cli_way *way)
     }
     double *off = malloc((most + 1) * sizeof *off), median = NAN;
     for (size_t r = 0; off && r < way->n_counted; r++) {
-        const gw_cli_runfile *run = &way->runs[r].run;
+        const gw_run_file *run = &way->runs[r].run;
         for (size_t i = 0; i < run->n_watch; i++) {
             const double value =
                 fabs(run->watch[i].measured_seconds / run->watch[i].predicted_seconds - 1);
@@ -156,17 +156,17 @@ static double median_off(const gw_cli_way *way)
 
 bool gw_cli_report_count_auto(const gw_cli_way *way, gw_cli_report_autos *out)
 {
-    const gw_cli_runfile *first = &way->runs[0].run;
+    const gw_run_file *first = &way->runs[0].run;
     *out = (gw_cli_report_autos){0, 0, median_off(way), NAN, NAN, NAN, NAN, NAN, NAN};
     for (size_t r = 0; r < way->n_counted; r++) {
-        const gw_cli_runfile *run = &way->runs[r].run;
+        const gw_run_file *run = &way->runs[r].run;
         out->decisions += run->n_decisions;
         for (size_t i = 0; i < run->n_decisions; i++) {
             out->switches += changed(run, i);
         }
     }
     for (size_t i = first->n_decisions; i-- > 0;) {
-        const gw_cli_runfile_auto *d = &first->decisions[i];
+        const gw_run_file_auto *d = &first->decisions[i];
         if (isfinite(d->predicted_seconds) &&
             (isfinite(d->half_seconds) || isfinite(d->double_seconds) || i == 0)) {
             out->predicted_seconds = d->predicted_seconds;
@@ -178,16 +178,16 @@ bool gw_cli_report_count_auto(const gw_cli_way *way, gw_cli_report_autos *out)
             break;
         }
     }
-    return gw_cli_spec_is(first->config.spec, "auto");
+    return gw_run_spec_is(first->config.spec, "auto");
 }
 
 /* All decisions, or where they are many those that changed the plan; the last GW_CLI_REPORT_POINTS of them. */
-static json_t *decisions_json(const gw_cli_runfile *run)
+static json_t *decisions_json(const gw_run_file *run)
 {
     json_t *array = json_array();
     size_t kept = 0;
     for (size_t i = run->n_decisions; i-- > 0 && kept < GW_CLI_REPORT_POINTS;) {
-        const gw_cli_runfile_auto *d = &run->decisions[i];
+        const gw_run_file_auto *d = &run->decisions[i];
         if (run->n_decisions > GW_CLI_REPORT_POINTS && !changed(run, i)) {
             continue;
         }
@@ -205,12 +205,12 @@ static json_t *decisions_json(const gw_cli_runfile *run)
 }
 
 /* Windows as [step, measured, predicted, expected, error, budget, noise ratio]. */
-static json_t *watch_json(const gw_cli_runfile *run)
+static json_t *watch_json(const gw_run_file *run)
 {
     const size_t n = run->n_watch, points = n < GW_CLI_REPORT_POINTS ? n : GW_CLI_REPORT_POINTS;
     json_t *array = json_array();
     for (size_t p = 0; p < points; p++) {
-        const gw_cli_runfile_watch *w = &run->watch[gw_cli_report_thinned(p, points, n)];
+        const gw_run_file_watch *w = &run->watch[gw_cli_report_thinned(p, points, n)];
         json_array_append_new(
             array, json_pack("[I, o, o, o, o, o, o]", (json_int_t)w->step,
                              gw_cli_json_number(w->measured_seconds),
@@ -222,12 +222,12 @@ static json_t *watch_json(const gw_cli_runfile *run)
 }
 
 /* Steps as [step, sent, dense]. */
-static json_t *bytes_json(const gw_cli_runfile *run)
+static json_t *bytes_json(const gw_run_file *run)
 {
     const size_t n = run->n_steps, points = n < GW_CLI_REPORT_POINTS ? n : GW_CLI_REPORT_POINTS;
     json_t *array = json_array();
     for (size_t p = 0; p < points; p++) {
-        const gw_cli_runfile_step *s = &run->steps[gw_cli_report_thinned(p, points, n)];
+        const gw_run_file_step *s = &run->steps[gw_cli_report_thinned(p, points, n)];
         json_array_append_new(array, json_pack("[I, o, o]", (json_int_t)s->step,
                                                gw_cli_json_count(s->bytes_sent),
                                                gw_cli_json_count(s->dense_bytes)));
@@ -238,7 +238,7 @@ static json_t *bytes_json(const gw_cli_runfile *run)
 json_t *gw_cli_report_auto(const gw_cli_way *way)
 {
     gw_cli_report_autos all;
-    const gw_cli_runfile *run = &way->runs[0].run;
+    const gw_run_file *run = &way->runs[0].run;
     if (!gw_cli_report_count_auto(way, &all)) {
         return json_null();
     }

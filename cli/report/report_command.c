@@ -62,7 +62,7 @@ static bool is_there(const char *path)
 }
 
 /* What lies beside run.json; no file is no error here. */
-static bool read_history(const char *path, gw_cli_bytes *out)
+static bool read_history(const char *path, gw_file_bytes *out)
 {
     const size_t folder = (size_t)(strrchr(path, '/') - path); /* join put it there */
     char *beside = malloc(folder + sizeof "/history.jsonl");
@@ -80,7 +80,7 @@ static bool read_history(const char *path, gw_cli_bytes *out)
 /* Takes `path`, which is malloc'd. */
 static bool add_run(gw_cli_comparison *report, char *path)
 {
-    gw_cli_bytes file = {0}, history = {0};
+    gw_file_bytes file = {0}, history = {0};
     char why[512] = "";
     gw_cli_report_run *runs = realloc(report->runs, (report->n_runs + 1) * sizeof *runs);
     if (!runs) {
@@ -93,8 +93,8 @@ static bool add_run(gw_cli_comparison *report, char *path)
     *run = (gw_cli_report_run){.path = path};
     /* run.json first: what it knows the history has */
     bool fine = gw_cli_file_read(path, &file) && read_history(path, &history);
-    if (fine && !gw_cli_runfile_parse(file.data, file.size, history.data, history.size, &run->run,
-                                      why, sizeof why)) {
+    if (fine && !gw_run_file_parse(file.data, file.size, history.data, history.size, &run->run, why,
+                                   sizeof why)) {
         gw_cli_error("%s: %s", path, why);
         fine = false;
     }

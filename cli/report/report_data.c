@@ -60,7 +60,7 @@ size_t gw_cli_report_thinned(size_t i, size_t n, size_t length)
     return n < 2 ? length - 1 : (size_t)((double)i * (double)(length - 1) / (double)(n - 1) + 0.5);
 }
 
-static double smooth_loss(const gw_cli_runfile *run, size_t at, size_t n, size_t window)
+static double smooth_loss(const gw_run_file *run, size_t at, size_t n, size_t window)
 {
     const size_t half =
         window / 2 < at ? window / 2 : at; /* the start is steep: no one-sided mean */
@@ -109,7 +109,7 @@ static json_t *test_json(const gw_cli_comparison *report, const gw_cli_way *way)
         const size_t at = gw_cli_report_thinned(p, points, n);
         double seconds = 0;
         for (size_t r = 0; r < way->n_counted; r++) {
-            const gw_cli_runfile_test *test = &way->runs[r].run.tests[at];
+            const gw_run_file_test *test = &way->runs[r].run.tests[at];
             seconds += test->seconds / (double)way->n_counted;
             values[r] = gw_cli_report_quality(report, test) * (report->in_bits ? 1 : 100);
         }
@@ -129,7 +129,7 @@ static double layer_error(const gw_cli_way *way, size_t layer)
     }
     double *errors = malloc((most + 1) * sizeof *errors), median = NAN;
     for (size_t r = 0; errors && r < way->n_counted; r++) {
-        const gw_cli_runfile *run = &way->runs[r].run;
+        const gw_run_file *run = &way->runs[r].run;
         for (size_t s = 0; s < run->n_samples; s++) {
             const double error = run->samples[s].layers[layer].rel_error;
             if (isfinite(error)) {
@@ -146,16 +146,16 @@ static double layer_error(const gw_cli_way *way, size_t layer)
 
 static json_t *layers_json(const gw_cli_way *way)
 {
-    const gw_cli_runfile *first = &way->runs[0].run;
+    const gw_run_file *first = &way->runs[0].run;
     json_t *rows = json_array();
     for (size_t l = 0; l < first->n_layers; l++) {
-        const gw_cli_runfile_layer *layer = &first->layers[l];
+        const gw_run_file_layer *layer = &first->layers[l];
         gw_cli_traffic traffic = {0};
         double steps = 0;
         const char *spec = NULL, *route = NULL;
         gw_cli_report_in_force(first, l, &spec, &route);
         for (size_t r = 0; r < way->n_counted; r++) {
-            const gw_cli_runfile *run = &way->runs[r].run;
+            const gw_run_file *run = &way->runs[r].run;
             GW_CLI_TRAFFIC_ADD(&traffic, &run->layers[l]);
             steps += (double)run->summed;
         }
@@ -176,7 +176,7 @@ static json_t *layers_json(const gw_cli_way *way)
 
 /* ---- the timeline ---- */
 
-static const gw_cli_runfile_step *find_step(const gw_cli_runfile *run, uint64_t number)
+static const gw_run_file_step *find_step(const gw_run_file *run, uint64_t number)
 {
     size_t low = 0, high = run->n_steps;
     while (low < high) {
@@ -202,13 +202,13 @@ static int compare_timed(const void *left, const void *right)
 }
 
 /* The sample whose step took the median time of all samples' steps; NULL: there is none. */
-static const gw_cli_runfile_sample *middle_sample(const gw_cli_runfile *run)
+static const gw_run_file_sample *middle_sample(const gw_run_file *run)
 {
     timed *all = malloc((run->n_samples + 1) * sizeof *all);
-    const gw_cli_runfile_sample *middle = NULL;
+    const gw_run_file_sample *middle = NULL;
     size_t n = 0;
     for (size_t s = 0; all && s < run->n_samples; s++) {
-        const gw_cli_runfile_step *step = find_step(run, run->samples[s].step);
+        const gw_run_file_step *step = find_step(run, run->samples[s].step);
         if (step) {
             all[n++] = (timed){step->seconds, s};
         }
@@ -223,14 +223,14 @@ static const gw_cli_runfile_sample *middle_sample(const gw_cli_runfile *run)
 
 static json_t *timeline_json(const gw_cli_way *way)
 {
-    const gw_cli_runfile *run = &way->runs[0].run;
-    const gw_cli_runfile_sample *sample = middle_sample(run);
+    const gw_run_file *run = &way->runs[0].run;
+    const gw_run_file_sample *sample = middle_sample(run);
     if (!sample) {
         return json_null();
     }
     json_t *layers = json_array();
     for (size_t l = 0; l < run->n_layers; l++) {
-        const gw_cli_runfile_sample_layer *layer = &sample->layers[l];
+        const gw_run_file_sample_layer *layer = &sample->layers[l];
         json_array_append_new(layers, json_pack("[f, f, f, f, f, o]", layer->posted, layer->begun,
                                                 layer->arrived, layer->encode_seconds,
                                                 layer->decode_seconds,

@@ -18,27 +18,26 @@ typedef struct setting {
 } setting;
 
 static const setting SETTINGS[] = {
-    {"route", WORD, offsetof(gw_cli_runfile_config, route)}, /* the first two go with the codec */
-    {"fuse_below", WHOLE, offsetof(gw_cli_runfile_config, fuse_below)},
-    {"ranks", WHOLE, offsetof(gw_cli_runfile_config, ranks)},
-    {"link", NUMBER, offsetof(gw_cli_runfile_config, link_bytes_per_second)},
-    {"latency", NUMBER, offsetof(gw_cli_runfile_config, latency_seconds)},
-    {"engine", WORD, offsetof(gw_cli_runfile_config, engine)},
-    {"batch", WHOLE, offsetof(gw_cli_runfile_config, batch)},
-    {"steps", WHOLE, offsetof(gw_cli_runfile_config, steps)},
-    {"optimiser", WORD, offsetof(gw_cli_runfile_config, optimiser)},
-    {"rate", NUMBER, offsetof(gw_cli_runfile_config, rate)},
-    {"warmup", NUMBER, offsetof(gw_cli_runfile_config, warmup)},
-    {"momentum", NUMBER, offsetof(gw_cli_runfile_config, momentum)},
-    {"decay", NUMBER, offsetof(gw_cli_runfile_config, decay)},
-    {"schedule", WORD, offsetof(gw_cli_runfile_config, schedule)},
-    {"data", WORD, offsetof(gw_cli_runfile_config, data)},
-    {"ranks_per_node", WHOLE, offsetof(gw_cli_runfile_config, ranks_per_node)},
+    {"route", WORD, offsetof(gw_run_file_config, route)}, /* the first two go with the codec */
+    {"fuse_below", WHOLE, offsetof(gw_run_file_config, fuse_below)},
+    {"ranks", WHOLE, offsetof(gw_run_file_config, ranks)},
+    {"link", NUMBER, offsetof(gw_run_file_config, link_bytes_per_second)},
+    {"latency", NUMBER, offsetof(gw_run_file_config, latency_seconds)},
+    {"engine", WORD, offsetof(gw_run_file_config, engine)},
+    {"batch", WHOLE, offsetof(gw_run_file_config, batch)},
+    {"steps", WHOLE, offsetof(gw_run_file_config, steps)},
+    {"optimiser", WORD, offsetof(gw_run_file_config, optimiser)},
+    {"rate", NUMBER, offsetof(gw_run_file_config, rate)},
+    {"warmup", NUMBER, offsetof(gw_run_file_config, warmup)},
+    {"momentum", NUMBER, offsetof(gw_run_file_config, momentum)},
+    {"decay", NUMBER, offsetof(gw_run_file_config, decay)},
+    {"schedule", WORD, offsetof(gw_run_file_config, schedule)},
+    {"data", WORD, offsetof(gw_run_file_config, data)},
+    {"ranks_per_node", WHOLE, offsetof(gw_run_file_config, ranks_per_node)},
 };
 enum { N_SETTINGS = sizeof SETTINGS / sizeof SETTINGS[0], N_OF_CODEC = 2 };
 
-static bool same_setting(const setting *s, const gw_cli_runfile_config *a,
-                         const gw_cli_runfile_config *b)
+static bool same_setting(const setting *s, const gw_run_file_config *a, const gw_run_file_config *b)
 {
     const void *left = (const char *)a + s->offset, *right = (const char *)b + s->offset;
     switch (s->kind) {
@@ -51,7 +50,7 @@ static bool same_setting(const setting *s, const gw_cli_runfile_config *a,
     }
 }
 
-static void print_setting(FILE *to, const setting *s, const gw_cli_runfile_config *config)
+static void print_setting(FILE *to, const setting *s, const gw_run_file_config *config)
 {
     const void *at = (const char *)config + s->offset;
     if (strcmp(s->name, "link") == 0) {
@@ -71,12 +70,12 @@ static void print_setting(FILE *to, const setting *s, const gw_cli_runfile_confi
     }
 }
 
-static const gw_cli_runfile_config *config_of(const gw_cli_way *way)
+static const gw_run_file_config *config_of(const gw_cli_way *way)
 {
     return &way->runs[0].run.config;
 }
 
-static bool same_way(const gw_cli_runfile_config *a, const gw_cli_runfile_config *b)
+static bool same_way(const gw_run_file_config *a, const gw_run_file_config *b)
 {
     bool same = strcmp(a->spec, b->spec) == 0;
     for (size_t i = 0; same && i < N_SETTINGS; i++) {
@@ -87,7 +86,7 @@ static bool same_way(const gw_cli_runfile_config *a, const gw_cli_runfile_config
 
 /* ---- which run belongs to which way ---- */
 
-static bool failed(const gw_cli_runfile *run)
+static bool failed(const gw_run_file *run)
 {
     return strcmp(run->state, "failed") == 0;
 }
@@ -95,8 +94,8 @@ static bool failed(const gw_cli_runfile *run)
 /* Those that failed last; else by seed. */
 static int compare_runs(const void *left, const void *right)
 {
-    const gw_cli_runfile *a = &((const gw_cli_report_run *)left)->run,
-                         *b = &((const gw_cli_report_run *)right)->run;
+    const gw_run_file *a = &((const gw_cli_report_run *)left)->run,
+                      *b = &((const gw_cli_report_run *)right)->run;
     if (failed(a) != failed(b)) {
         return failed(a) ? 1 : -1;
     }
@@ -115,7 +114,7 @@ static bool check_seed(const gw_cli_way *way, const gw_cli_report_run *run, char
         }
     }
     const gw_cli_report_run *first = &way->runs[0];
-    const gw_cli_runfile *a = &first->run, *b = &run->run;
+    const gw_run_file *a = &first->run, *b = &run->run;
     bool same = a->n_layers == b->n_layers;
     for (size_t i = 0; same && i < a->n_layers; i++) {
         same = strcmp(a->layers[i].name, b->layers[i].name) == 0;
@@ -182,7 +181,7 @@ double gw_cli_report_median(double *values, size_t n)
     return n % 2 ? values[n / 2] : (values[n / 2 - 1] + values[n / 2]) / 2;
 }
 
-double gw_cli_report_quality(const gw_cli_comparison *report, const gw_cli_runfile_test *test)
+double gw_cli_report_quality(const gw_cli_comparison *report, const gw_run_file_test *test)
 {
     return report->in_bits ? test->bits : test->accuracy;
 }
@@ -198,7 +197,7 @@ static void measure_quality(const gw_cli_comparison *report, gw_cli_way *way)
     size_t n = 0;
     way->quality = (gw_cli_spread){NAN, NAN, NAN};
     for (size_t i = 0; i < way->n_counted; i++) {
-        const gw_cli_runfile *run = &way->runs[i].run;
+        const gw_run_file *run = &way->runs[i].run;
         double last = run->n_tests ? gw_cli_report_quality(report, &run->tests[run->n_tests - 1])
                                    : (double)NAN;
         if (isfinite(last)) {
@@ -227,9 +226,9 @@ static bool measure_steps(gw_cli_way *way)
         return false;
     }
     for (size_t i = 0; i < way->n_counted; i++) {
-        const gw_cli_runfile *run = &way->runs[i].run;
+        const gw_run_file *run = &way->runs[i].run;
         for (size_t s = 0; s < run->n_steps; s++) {
-            const gw_cli_runfile_step *step = &run->steps[s];
+            const gw_run_file_step *step = &run->steps[s];
             all[at++] = step->seconds;
             seconds += step->seconds;
             wait += fmin(step->wait_seconds, step->seconds);
@@ -254,7 +253,7 @@ static void measure_kinds(gw_cli_way *way)
     for (size_t k = 0; k < GW_CLI_REPORT_KINDS; k++) {
         gw_cli_traffic traffic = {0};
         for (size_t i = 0; i < way->n_counted; i++) {
-            const gw_cli_runfile *run = &way->runs[i].run;
+            const gw_run_file *run = &way->runs[i].run;
             for (size_t l = 0; l < run->n_layers; l++) {
                 if (!run->layers[l].fused &&
                     strcmp(run->layers[l].kind, GW_CLI_REPORT_KIND[k]) == 0) {
@@ -275,7 +274,7 @@ static void choose_target(gw_cli_comparison *report)
     for (size_t w = 0; w < report->n_ways; w++) {
         const gw_cli_way *way = &report->ways[w];
         for (size_t i = 0; i < way->n_counted && !failed(&way->runs[i].run); i++) {
-            const gw_cli_runfile *run = &way->runs[i].run;
+            const gw_run_file *run = &way->runs[i].run;
             double best = NAN;
             for (size_t t = 0; t < run->n_tests; t++) {
                 const double now = gw_cli_report_quality(report, &run->tests[t]);
@@ -291,7 +290,7 @@ static void measure_target(const gw_cli_comparison *report, gw_cli_way *way)
 {
     double sum = 0;
     for (size_t i = 0; i < way->n_counted; i++) {
-        const gw_cli_runfile *run = &way->runs[i].run;
+        const gw_run_file *run = &way->runs[i].run;
         size_t t = 0;
         while (t < run->n_tests &&
                !(gw_cli_report_quality(report, &run->tests[t]) == report->target ||
@@ -336,7 +335,7 @@ static bool name_way(const gw_cli_comparison *report, gw_cli_way *way)
     for (size_t s = 0; s < N_SETTINGS; s++) {
         bool differs = false;
         for (size_t w = 0; w < report->n_ways; w++) {
-            const gw_cli_runfile_config *other = config_of(&report->ways[w]);
+            const gw_run_file_config *other = config_of(&report->ways[w]);
             differs = differs || (strcmp(other->spec, config_of(way)->spec) == 0 &&
                                   !same_setting(&SETTINGS[s], config_of(way), other));
         }
@@ -413,7 +412,7 @@ void gw_cli_report_free(gw_cli_comparison *report)
 {
     for (size_t i = 0; i < report->n_runs; i++) {
         free(report->runs[i].path);
-        gw_cli_runfile_free(&report->runs[i].run);
+        gw_run_file_free(&report->runs[i].run);
     }
     for (size_t w = 0; w < report->n_ways; w++) {
         free(report->ways[w].label);

@@ -174,7 +174,7 @@ static void say_lead(const gw_cli_comparison *report, FILE *to)
     (void)fputs("</p>\n", to);
 }
 
-static void say_link(const gw_cli_runfile_config *config, FILE *to)
+static void say_link(const gw_run_file_config *config, FILE *to)
 {
     const bool threads = strcmp(config->engine, "threads") == 0;
     if (config->link_bytes_per_second > 0) {
@@ -190,8 +190,8 @@ static void say_link(const gw_cli_runfile_config *config, FILE *to)
 /* What was done: of the first way, and in what the others differ from it. */
 static void say_setting(const gw_cli_comparison *report, FILE *to)
 {
-    const gw_cli_runfile *run = &report->ways[0].runs[0].run;
-    const gw_cli_runfile_config *config = &run->config;
+    const gw_run_file *run = &report->ways[0].runs[0].run;
+    const gw_run_file_config *config = &run->config;
     (void)fputs("<p>The model <b>", to);
     gw_cli_html_text(to, config->model);
     (void)fputs("</b> (", to);
@@ -309,10 +309,10 @@ static void say_speed(const gw_cli_way *way, FILE *to)
 }
 
 /* Bytes of the layers whose levels are chosen, by the choices in force, and as the default everywhere. */
-static void adapted_bytes(const gw_cli_runfile *run, double *chosen, double *uniform)
+static void adapted_bytes(const gw_run_file *run, double *chosen, double *uniform)
 {
     for (size_t i = 0; i < run->n_adapt; i++) {
-        const gw_cli_runfile_adapt *adapt = &run->adapt[i];
+        const gw_run_file_adapt *adapt = &run->adapt[i];
         const double end =
             i + 1 < run->n_adapt ? (double)run->adapt[i + 1].bound_at : (double)run->n_steps + 1;
         const double before =
@@ -365,7 +365,7 @@ static void say_auto(const gw_cli_way *way, FILE *to)
 static void say_states(const gw_cli_way *way, FILE *to)
 {
     for (size_t i = 0; i < way->n_runs; i++) {
-        const gw_cli_runfile *run = &way->runs[i].run;
+        const gw_run_file *run = &way->runs[i].run;
         if (strcmp(run->state, "finished") == 0) {
             continue;
         }

@@ -27,7 +27,7 @@ static const gw_cli_page PAGE = {
 
 static bool load(const char *path, gw_cli_timelines *out)
 {
-    gw_cli_bytes file;
+    gw_file_bytes file;
     char why[256];
     if (!gw_cli_file_read(path, &file)) {
         return false;

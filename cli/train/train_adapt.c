@@ -136,37 +136,3 @@ json_t *gw_cli_adapt_json(const gw_cli_run *run)
     }
     return array;
 }
-
-static gw_status read_specs(const gw_cli_run *run, const json_t *array, size_t i, record *to,
-                            gw_why *why)
-{
-    const json_t *specs = json_object_get(json_array_get(array, i), "layers");
-    to->specs = calloc(run->n_layers + 1, sizeof *to->specs);
-    if (!to->specs) {
-        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to read run.json");
-    }
-    bool fine = json_array_size(specs) == run->n_layers;
-    for (size_t l = 0; fine && l < run->n_layers; l++) {
-        const char *text = json_string_value(json_array_get(specs, l));
-        fine = text != NULL;
-        (void)snprintf(to->specs[l], sizeof to->specs[l], "%s", fine ? text : "");
-    }
-    return fine ? GW_OK
-                : gw_cli_train_fail(why, GW_ERR_CORRUPT,
-                                    "run.json: adapt[%zu] has not a spec for every layer", i);
-}
-
-gw_status gw_cli_adapt_read(gw_cli_run *run, const json_t *root, gw_why *why)
-{
-    if (!gw_cli_run_adapts(run)) {
-        return GW_OK;
-    }
-    void *items = NULL;
-    gw_status status = gw_cli_records_read(root, "adapt", &ADAPT, 1, sizeof *run->adapt, &items,
-                                           &run->n_adapt, why);
-    run->adapt = items;
-    for (size_t i = 0; i < run->n_adapt && status == GW_OK; i++) {
-        status = read_specs(run, json_object_get(root, "adapt"), i, &run->adapt[i], why);
-    }
-    return status;
-}

@@ -6,8 +6,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "cli/files/run_read.h"
-
 typedef gw_cli_run_auto decision;
 typedef gw_cli_run_watch window;
 typedef gw_cli_run_travel travel;
@@ -56,7 +54,7 @@ static const gw_cli_fields WINDOW = {WINDOW_FIELDS, sizeof WINDOW_FIELDS / sizeo
 
 bool gw_cli_run_is_auto(const gw_cli_run *run)
 {
-    return gw_cli_spec_is(run->config.spec, "auto");
+    return gw_run_spec_is(run->config.spec, "auto");
 }
 
 /* Spec and route of a layer from the next step on. */
@@ -288,62 +286,4 @@ bool gw_cli_auto_json(const gw_cli_run *run, json_t *root)
            json_object_set_new(
                root, "watch",
                gw_cli_records_json(&WINDOW, run->watch, run->n_watch, sizeof *run->watch)) == 0;
-}
-
-static gw_status read_layers(gw_cli_run *run, const json_t *array, size_t i, gw_why *why)
-{
-    char where[64];
-    void *layers = NULL;
-    size_t n = 0;
-    gw_status status = gw_cli_records_read(json_array_get(array, i), "layers", &TRAVEL, 0,
-                                           sizeof *run->decisions[i].layers, &layers, &n, why);
-    run->decisions[i].layers = layers;
-    (void)snprintf(where, sizeof where, "run.json: auto[%zu]", i);
-    if (status != GW_OK) {
-        const gw_why inner = *why;
-        return gw_cli_train_fail(why, status, "%s: %.150s", where, inner.text);
-    }
-    return n == run->n_layers ? GW_OK
-                              : gw_cli_train_fail(why, GW_ERR_CORRUPT, "%s has %zu layers, not %zu",
-                                                  where, n, run->n_layers);
-}
-
-/* Neither falls: what is cut off later relies on it. */
-static gw_status check_order(const gw_cli_run *run, gw_why *why)
-{
-    for (size_t i = 1; i < run->n_decisions; i++) {
-        if (run->decisions[i].step < run->decisions[i - 1].step ||
-            run->decisions[i].bound_at < run->decisions[i - 1].bound_at) {
-            return gw_cli_train_fail(
-                why, GW_ERR_CORRUPT,
-                "run.json: auto[%zu] is of an earlier step than the one before", i);
-        }
-    }
-    for (size_t i = 1; i < run->n_watch; i++) {
-        if (run->watch[i].step <= run->watch[i - 1].step) {
-            return gw_cli_train_fail(why, GW_ERR_CORRUPT,
-                                     "run.json: watch[%zu] does not come after the one before", i);
-        }
-    }
-    return GW_OK;
-}
-
-gw_status gw_cli_auto_read(gw_cli_run *run, const json_t *root, gw_why *why)
-{
-    void *items = NULL;
-    if (!gw_cli_run_is_auto(run)) {
-        return GW_OK;
-    }
-    gw_status status = gw_cli_records_read(root, "auto", &DECISION, 1, sizeof *run->decisions,
-                                           &items, &run->n_decisions, why);
-    run->decisions = items;
-    for (size_t i = 0; i < run->n_decisions && status == GW_OK; i++) {
-        status = read_layers(run, json_object_get(root, "auto"), i, why);
-    }
-    if (status == GW_OK) {
-        status = gw_cli_records_read(root, "watch", &WINDOW, 0, sizeof *run->watch, &items,
-                                     &run->n_watch, why);
-        run->watch = items;
-    }
-    return status == GW_OK ? check_order(run, why) : status;
 }

@@ -496,8 +496,8 @@ static gw_status read_plan(session *s, gw_cli_run_config *config, const gw_cli_r
 
 static void note_plan(const session *s, const gw_cli_run_config *c)
 {
-    const gw_cli_plan_read *p = &s->plan.read;
-    if (c->plan && is_first(s) &&
+    const gw_plan_file *p = s->plan.file;
+    if (p && p->nodes != 0 && is_first(s) &&
         (c->ranks != (uint64_t)p->nodes * p->ranks_per_node ||
          c->ranks_per_node != p->ranks_per_node)) {
         gw_cli_note(s->args.talk, GW_CLI_NORMAL,

@@ -118,7 +118,7 @@ static gw_status said(gw_why *why, const char *path, const char *reason)
 
 gw_status gw_cli_file_save(const char *path, const void *bytes, size_t size, gw_why *why)
 {
-    char reason[GW_CLI_FILE_WHY];
+    char reason[GW_FILE_WHY];
     const struct iovec whole = {(void *)bytes, size};
     return gw_cli_file_put(path, &whole, 1, GW_CLI_DURABLE, reason) ? GW_OK
                                                                     : said(why, path, reason);
@@ -126,7 +126,7 @@ gw_status gw_cli_file_save(const char *path, const void *bytes, size_t size, gw_
 
 gw_status gw_cli_file_probe(const char *folder, size_t size, gw_why *why)
 {
-    char path[GW_CLI_RUN_PATH], reason[GW_CLI_FILE_WHY], *name = NULL;
+    char path[GW_CLI_RUN_PATH], reason[GW_FILE_WHY], *name = NULL;
     const gw_status status = gw_cli_path(path, sizeof path, folder, "probe", why);
     if (status != GW_OK) {
         return status;
@@ -149,8 +149,8 @@ gw_status gw_cli_file_probe(const char *folder, size_t size, gw_why *why)
 
 gw_status gw_cli_file_load(const char *path, void **bytes, size_t *size, gw_why *why)
 {
-    char reason[GW_CLI_FILE_WHY];
-    gw_cli_bytes all;
+    char reason[GW_FILE_WHY];
+    gw_file_bytes all;
     if (!gw_cli_file_get(path, &all, reason)) {
         return said(why, path, reason);
     }

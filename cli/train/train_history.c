@@ -15,7 +15,7 @@
 enum { MANY = 256, SECONDS = 5 };
 
 static const char *const KINDS[] = {"steps", "tests", "samples", "adapt", "auto", "watch"};
-enum { N_KINDS = sizeof KINDS / sizeof *KINDS, FIRST_CHOICE = 3 };
+enum { N_KINDS = sizeof KINDS / sizeof *KINDS };
 
 static gw_status path_of(const gw_cli_run *run, char path[GW_CLI_RUN_PATH], gw_why *why)
 {
@@ -28,8 +28,6 @@ static gw_status failed(gw_why *why, const char *path, const char *what)
     return gw_cli_train_fail(why, GW_ERR_SYSTEM, "%s: %s: %s",
                              path + (size > most ? size - most : 0), what, strerror(errno));
 }
-
-/* ---- out ---- */
 
 /* Records `at` to `at + MANY` of those that are not written, of each kind. False: there are none. */
 static bool window_of(const gw_cli_run *run, size_t at, gw_cli_run *out)
@@ -168,88 +166,4 @@ gw_status gw_cli_history_step(gw_cli_run *run, gw_why *why)
     }
     run->appended = now.tv_sec;
     return gw_cli_history_append(run, false, why);
-}
-
-/* ---- in ---- */
-
-static gw_status take_line(gw_cli_run *run, json_t *root, const char *line, size_t size,
-                           const char *where, gw_why *why)
-{
-    json_error_t error;
-    gw_status status = GW_OK;
-    json_t *object = json_loadb(line, size, JSON_REJECT_DUPLICATES, &error);
-    if (!object) {
-        return gw_cli_train_fail(why, GW_ERR_CORRUPT, "%s: %.80s", where, error.text);
-    }
-    size_t k = 0;
-    while (k < N_KINDS && !json_object_get(object, KINDS[k])) {
-        k++;
-    }
-    if (k == N_KINDS || json_object_size(object) != 1) {
-        status =
-            gw_cli_train_fail(why, GW_ERR_CORRUPT, "%s: not one record of a known kind", where);
-    } else if (k < FIRST_CHOICE) {
-        status = gw_cli_run_take(run, KINDS[k], json_object_get(object, KINDS[k]), where, why);
-    } else if (!json_object_get(root, KINDS[k])) {
-        status =
-            gw_cli_train_fail(why, GW_ERR_CORRUPT, "%s: '%s' is of another spec", where, KINDS[k]);
-    } else if (json_array_append(json_object_get(root, KINDS[k]),
-                                 json_object_get(object, KINDS[k])) != 0) {
-        status = gw_cli_train_fail(why, GW_ERR_MEMORY, "%s: no memory for it", where);
-    }
-    json_decref(object);
-    return status;
-}
-
-static gw_status take_lines(gw_cli_run *run, json_t *root, FILE *file, gw_why *why)
-{
-    char *line = NULL;
-    size_t room = 0, number = 0;
-    gw_status status = GW_OK;
-    for (ssize_t size = 0; status == GW_OK && (size = getline(&line, &room, file)) > 0;) {
-        char where[64];
-        (void)snprintf(where, sizeof where, "history.jsonl: line %zu", ++number);
-        if (line[size - 1] != '\n') {
-            break; /* torn */
-        }
-        status = take_line(run, root, line, (size_t)size, where, why);
-    }
-    free(line);
-    return status == GW_OK && ferror(file)
-               ? gw_cli_train_fail(why, GW_ERR_SYSTEM, "history.jsonl: cannot read")
-               : status;
-}
-
-gw_status gw_cli_history_read(gw_cli_run *run, json_t *root, gw_why *why)
-{
-    char path[GW_CLI_RUN_PATH];
-    struct stat stat_of;
-    const bool has[N_KINDS] = {
-        [3] = gw_cli_run_adapts(run), [4] = gw_cli_run_is_auto(run), [5] = gw_cli_run_is_auto(run)};
-    gw_status status = path_of(run, path, why);
-    for (size_t k = FIRST_CHOICE; k < N_KINDS && status == GW_OK; k++) {
-        if (has[k] && json_object_set_new(root, KINDS[k], json_array()) != 0) {
-            status = gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to read history.jsonl");
-        }
-    }
-    if (status != GW_OK) {
-        return status;
-    }
-    const int number = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-    if (number < 0) {
-        return failed(why, path, "cannot open");
-    }
-    FILE *file = NULL;
-    if (fstat(number, &stat_of) != 0 || !S_ISREG(stat_of.st_mode)) {
-        status = gw_cli_train_fail(why, GW_ERR_SYSTEM, "%.150s: not a regular file", path);
-    } else if (!(file = fdopen(number, "r"))) {
-        status = failed(why, path, "cannot read");
-    }
-    if (!file) {
-        (void)close(number);
-        return status;
-    }
-    status = take_lines(run, root, file, why);
-    (void)fclose(file);
-    return status;
 }

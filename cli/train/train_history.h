@@ -12,8 +12,5 @@ gw_status gw_cli_history_begin(gw_cli_run *run, gw_why *why);
 gw_status gw_cli_history_append(gw_cli_run *run, bool durable, gw_why *why);
 /* Appends where many records or some seconds have gathered. */
 gw_status gw_cli_history_step(gw_cli_run *run, gw_why *why);
-/* All of it: steps, tests and samples onto the run's arrays, other records onto arrays of `root`. A last line without
- * an end was torn by a crash, and is left out. */
-gw_status gw_cli_history_read(gw_cli_run *run, json_t *root, gw_why *why);
 
 #endif

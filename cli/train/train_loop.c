@@ -78,8 +78,7 @@ static gw_status open_seat(seat *s, gw_comm *comm, gw_why *why)
     rank_config config = gw_cli_rank_config(&t->run->config, t->first_step);
     config.nodes = t->nodes;
     config.hold = t->profile != NULL;
-    config.plan.entries = t->plan ? t->plan->entries : NULL;
-    config.plan.n_entries = t->plan ? t->plan->read.n : 0;
+    config.plan.file = t->plan ? t->plan->file : NULL;
     gw_status status = rank_create(&config, t->data, comm, &s->rank, why);
     if (status != GW_OK) {
         return status; /* the others may be in the middle of theirs: no word with them here */

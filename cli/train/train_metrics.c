@@ -172,7 +172,7 @@ static double now(void)
 /* A reader never sees half of it. It need not outlive a crash of the machine. */
 static gw_status replace(const gw_cli_metrics *m, const gw_cli_run *run, gw_why *why)
 {
-    char *text = NULL, reason[GW_CLI_FILE_WHY] = "out of memory";
+    char *text = NULL, reason[GW_FILE_WHY] = "out of memory";
     size_t size = 0;
     FILE *to = open_memstream(&text, &size);
     if (to) {

@@ -2,16 +2,15 @@
 #ifndef GW_CLI_TRAIN_PLAN_H
 #define GW_CLI_TRAIN_PLAN_H
 
-#include "cli/files/planread.h"
+#include <gradwire/files.h>
+
 #include "cli/train/train_run.h"
-#include "trainer/sending_plan.h"
 
 /* Starts zeroed. */
 typedef struct gw_cli_train_plan {
-    gw_cli_plan_read read;
-    plan_entry *entries; /* of it; read.n */
-    char checksum[32];   /* of the file */
-    char spec[64];       /* how the run is called: "plan:NAME" */
+    gw_plan_file *file; /* NULL: there is none */
+    char checksum[32];
+    char spec[64]; /* how the run is called: "plan:NAME" */
 } gw_cli_train_plan;
 
 /* Also refuses what no processor can run. */

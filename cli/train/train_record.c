@@ -172,32 +172,3 @@ json_t *gw_cli_records_json(const gw_cli_fields *fields, const void *items, size
     }
     return array;
 }
-
-gw_status gw_cli_records_read(const json_t *root, const char *key, const gw_cli_fields *fields,
-                              size_t more, size_t size, void **items, size_t *n, gw_why *why)
-{
-    const json_t *array = json_object_get(root, key);
-    *items = NULL;
-    if (!json_is_array(array)) {
-        return gw_cli_train_fail(why, GW_ERR_CORRUPT, "run.json: '%s' is not an array", key);
-    }
-    const size_t count = json_array_size(array);
-    /* a power of two, as growing wants it */
-    size_t room = 1;
-    while (room < count + 1) {
-        room *= 2;
-    }
-    *items = calloc(room, size);
-    if (!*items) {
-        return gw_cli_train_fail(why, GW_ERR_MEMORY, "no memory to read run.json");
-    }
-    gw_status status = GW_OK;
-    for (size_t i = 0; i < count && status == GW_OK; i++) {
-        char where[64];
-        (void)snprintf(where, sizeof where, "run.json: %s[%zu]", key, i);
-        status = gw_cli_record_read(fields, json_array_get(array, i), more, where,
-                                    (char *)*items + i * size, why);
-        *n = i + 1;
-    }
-    return status;
-}

@@ -47,10 +47,6 @@ void gw_cli_record_text(const gw_cli_field *field, const void *record, char *tex
 /* Arrays of records, `size` bytes each. Room for one more behind n, doubling at powers of two; false: no memory. */
 bool gw_cli_records_grow(void **items, size_t n, size_t size);
 json_t *gw_cli_records_json(const gw_cli_fields *fields, const void *items, size_t n, size_t size);
-/* root[key], each with `more` keys beside. *items is to be freed in any case, *n of them were begun; the rest is zeros. */
-gw_status gw_cli_records_read(const json_t *root, const char *key, const gw_cli_fields *fields,
-                              size_t more, size_t size, void **items, size_t *n, gw_why *why);
-
 /* Words of a failure. */
 gw_status gw_cli_train_fail(gw_why *why, gw_status status, const char *format, ...)
     __attribute__((format(printf, 3, 4)));

@@ -120,6 +120,9 @@ void gw_cli_run_free(gw_cli_run *run)
     free(run->steps);
     free(run->tests);
     free(run->samples);
-    json_decref(run->read);
+    if (run->read) {
+        gw_run_file_free(run->read);
+        free(run->read);
+    }
     *run = (gw_cli_run){0};
 }

@@ -5,6 +5,7 @@
 #include <gradwire/gradwire.h>
 
 #include "cli/train/train_record.h"
+#include "files/run_read.h"
 
 enum { GW_CLI_RUN_PATH = 1024, GW_CLI_RUN_SPEC = 192, GW_CLI_AUTO_REASONS = 9 };
 enum { GW_CLI_RECENT = 20 /* steps that stay in memory */ };
@@ -26,27 +27,12 @@ typedef struct gw_cli_run_layer {
         route_text[GW_ROUTE_TEXT]; /* of a run that is under way */
 } gw_cli_run_layer;
 
-typedef struct gw_cli_run_step {
-    uint64_t step; /* from 1 */
-    double loss, seconds, wait_seconds;
-    uint64_t bytes_sent, dense_bytes, far_bytes_sent, far_dense_bytes, non_finite;
-} gw_cli_run_step;
-
-typedef struct gw_cli_run_test {
-    uint64_t step;
-    double seconds, accuracy, loss, bits;
-} gw_cli_run_test;
-
-typedef struct gw_cli_sample_layer {
-    double posted, begun, arrived, encode_seconds, decode_seconds, rel_error;
-    uint64_t bytes_sent, dense_bytes;
-} gw_cli_sample_layer;
-
-typedef struct gw_cli_run_sample {
-    uint64_t step;
-    double backward_seconds, forward_seconds, update_seconds;
-    gw_cli_sample_layer *layers; /* as many as the run has */
-} gw_cli_run_sample;
+/* What a run's files hold as it is. */
+typedef gw_run_file_step gw_cli_run_step;
+typedef gw_run_file_test gw_cli_run_test;
+typedef gw_run_file_sample_layer gw_cli_sample_layer;
+typedef gw_run_file_sample gw_cli_run_sample;
+typedef gw_run_file_watch gw_cli_run_watch;
 
 /* A choice of levels; steps count from 1. */
 typedef struct gw_cli_run_adapt {
@@ -57,7 +43,7 @@ typedef struct gw_cli_run_adapt {
     char (*specs)[GW_CLI_RUN_SPEC]; /* of as many layers as the run has */
 } gw_cli_run_adapt;
 
-/* How a layer travels. Read: the words lie in the JSON; else in the texts. */
+/* How a layer travels. Read: the words lie in gw_cli_run.read; else in the texts. */
 typedef struct gw_cli_run_travel {
     const char *spec, *route; /* "dense" where nothing is coded */
     char spec_text[GW_CLI_RUN_SPEC], route_text[GW_ROUTE_TEXT];
@@ -73,12 +59,6 @@ typedef struct gw_cli_run_auto {
     bool own_words;            /* to be freed */
     gw_cli_run_travel *layers; /* of as many as the run has */
 } gw_cli_run_auto;
-
-/* What `auto` saw in a window of steps; `step` is its last, what is not known is NaN. */
-typedef struct gw_cli_run_watch {
-    uint64_t step;
-    double measured_seconds, predicted_seconds, expected_seconds, error, budget, noise_ratio, loss;
-} gw_cli_run_watch;
 
 /* Sums over all steps of a run, also those that are no longer in memory. */
 typedef struct gw_cli_run_totals {
@@ -119,7 +99,7 @@ typedef struct gw_cli_run {
     bool history;     /* history.jsonl holds what was written: it has begun */
     int64_t appended; /* seconds of the clock when history.jsonl was last appended to */
     uint64_t forgotten[GW_CLI_AUTO_REASONS]; /* decisions that are no longer in memory, by reason */
-    json_t *read;                            /* words of a run that was read lie in it */
+    gw_run_file *read;                       /* words of a run that was read lie in it */
 } gw_cli_run;
 
 extern const gw_cli_fields GW_CLI_RUN_CONFIG; /* of gw_cli_run_config */
@@ -144,7 +124,6 @@ void gw_cli_adapt_cut(gw_cli_run *run, uint64_t last);
 void gw_cli_adapt_trim(gw_cli_run *run);
 void gw_cli_adapt_free(gw_cli_run *run);
 json_t *gw_cli_adapt_json(const gw_cli_run *run);
-gw_status gw_cli_adapt_read(gw_cli_run *run, const json_t *root, gw_why *why);
 
 bool gw_cli_run_is_auto(const gw_cli_run *run); /* its spec says so */
 /* The same for `auto` and `watch`. */
@@ -152,15 +131,11 @@ void gw_cli_auto_cut(gw_cli_run *run, uint64_t last);
 void gw_cli_auto_trim(gw_cli_run *run);
 void gw_cli_auto_free(gw_cli_run *run);
 bool gw_cli_auto_json(const gw_cli_run *run, json_t *root); /* sets both; false: no memory */
-gw_status gw_cli_auto_read(gw_cli_run *run, const json_t *root, gw_why *why);
 
 /* run.json without `summary`, with the records as arrays; NULL: no memory. */
 json_t *gw_cli_run_json(const gw_cli_run *run);
 /* The arrays of the records in memory: an object with `steps`, `tests` and so on; NULL: no memory. */
 json_t *gw_cli_run_arrays(const gw_cli_run *run);
-/* A step, test or sample of history.jsonl, onto its array. `where` begins the words. */
-gw_status gw_cli_run_take(gw_cli_run *run, const char *kind, const json_t *record,
-                          const char *where, gw_why *why);
 /* run.json of run->folder, beside and renamed. The history is written before. */
 gw_status gw_cli_run_write(const gw_cli_run *run, gw_why *why);
 /* The run in run->folder, of this format or one before, strictly and all of it. */

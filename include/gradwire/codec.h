@@ -74,6 +74,10 @@ GW_API const gw_param_info *gw_codec_param(const gw_codec *codec,
 GW_API gw_status gw_params_init(gw_params *params, const gw_codec *codec);
 /* "natural:bits=8", "dither:bits=4,bucket=512,rounding=nearest". Unknown or repeated words are errors. */
 GW_API gw_status gw_params_parse(gw_params *params, const char *spec, gw_why *why);
+/* The same for a tensor of these dims, slowest first: what the spec leaves open and the shape decides is set for it. A bin of
+ * adacomp is 50 elements with more than two dims, as of convolutions, and 500 otherwise. */
+GW_API gw_status gw_params_parse_for(gw_params *params, const char *spec, const uint64_t *dims,
+                                     size_t n_dims, gw_why *why);
 /* Every value within its range, and what else the codec asks for. */
 GW_API gw_status gw_params_check(const gw_params *params, gw_why *why);
 /* The same codec, or none, with the same values. */

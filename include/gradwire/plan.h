@@ -195,6 +195,36 @@ GW_API gw_status gw_plan_draw(const gw_job *job, const gw_cluster *cluster,
                               const gw_plan_entry *entries, size_t n, int one_channel,
                               gw_interval *intervals, size_t *n_intervals, gw_why *why);
 
+/* ---- plans in files ---- */
+
+/* How one tensor is sent. */
+typedef struct gw_plan_tensor {
+    const char *name;
+    const char *spec, *along; /* as the file has them: codec ("dense": none) and route */
+    uint64_t elements;
+    uint32_t bucket;  /* neighbours of the same bucket are sent as one tensor */
+    gw_params params; /* codec NULL: uncompressed */
+    gw_route route;
+} gw_plan_tensor;
+
+/* gradwire.plan/1, as gw_plan_read reads it (files.h). */
+typedef struct gw_plan_file {
+    const char *path;              /* for messages */
+    const gw_plan_tensor *tensors; /* in wire order */
+    size_t n;
+    uint32_t nodes, ranks_per_node; /* that it was made for; 0: not recorded */
+    double step;                    /* predicted, in seconds; 0: not recorded */
+} gw_plan_file;
+
+/* Whether these devices, an OR of gw_device, are all that code. GW_ERR_UNSUPPORTED names the file and the tensor. */
+GW_API gw_status gw_plan_runs_on(const gw_plan_file *plan, uint32_t devices, gw_why *why);
+/* Finds the tensors of a plan among n layers of these names and sizes. order[i] is the layer of tensor i. buckets[l] is a
+ * number, from 1, that layer l shares with the other layers of its bucket. A plan for another model is GW_ERR_DISAGREE, and
+ * the message names the file and the tensor. */
+GW_API gw_status gw_plan_match(const gw_plan_file *plan, const char *const *names,
+                               const uint64_t *elements, size_t n, uint32_t *order,
+                               uint32_t *buckets, gw_why *why);
+
 #ifdef __cplusplus
 }
 #endif

@@ -9,6 +9,7 @@
 #define GRADWIRE_STEP_H
 
 #include "gradwire/coll.h"
+#include "gradwire/plan.h"
 
 #ifdef __cplusplus
 extern "C" {
@@ -86,6 +87,11 @@ GW_API gw_status gw_step_ready_together(gw_step *step, const uint32_t *groups, s
  * belong to each layer, whatever its bucket is. Where a coded bucket arrives non-finite, all its layers do. GW_ERR_UNSUPPORTED with
  * `sharded` and once levels are chosen during training. */
 GW_API gw_status gw_step_buckets(gw_step *step, const uint32_t *buckets, size_t n, gw_why *why);
+/* Plans the layers from number `first` on by a plan file (gw_plan_read, files.h): codec, route, order and buckets. Layers before
+ * `first` stay as they are planned, and go first on the wire. A plan that is for other layers, or cannot run here, is an error
+ * that names the file and the tensor. In force after the next agree. */
+GW_API gw_status gw_step_use_plan(gw_step *step, const gw_plan_file *plan, uint32_t first,
+                                  gw_why *why);
 /* What a layer is planned as; params->codec is NULL where nothing is coded. */
 GW_API gw_status gw_step_planned(const gw_step *step, uint32_t layer, gw_params *params,
                                  gw_route *route);

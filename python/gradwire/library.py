@@ -4,6 +4,7 @@ ctypes releases the interpreter lock for the length of each call.
 """
 
 import ctypes
+import functools
 import os
 import pathlib
 from ctypes import POINTER, Structure, byref, c_char, c_char_p, c_double, c_float, c_int, c_size_t
@@ -12,6 +13,7 @@ from ctypes import c_uint32, c_uint64, c_uint8, c_void_p
 OK, ERR_UNSUPPORTED, ERR_STATE, ERR_CHECKSUM, ERR_TIMEOUT, ERR_PEER, ERR_DISAGREE = 0, -2, -5, -21, -30, -31, -32
 VERIFY_NEVER = 0xFFFFFFFF  # GW_STEP_VERIFY_NEVER
 F32, F16, BF16 = 1, 2, 3
+DEVICE_CPU, DEVICE_GPU = 1, 2  # bits
 FLAG_UNBIASED, FLAG_WANTS_FEEDBACK, FLAG_ROUNDS = 2, 16, 32
 
 
@@ -122,11 +124,22 @@ class Range(Structure):
     _fields_ = [("first", c_uint64), ("count", c_uint64)]
 
 
+class PlanTensor(Structure):
+    # as far as what Python reads
+    _fields_ = [("name", c_char_p), ("spec", c_char_p), ("along", c_char_p)]
+
+
+class PlanFile(Structure):
+    # as far as n
+    _fields_ = [("path", c_char_p), ("tensors", c_void_p), ("n", c_size_t)]
+
+
 _why = POINTER(Why)
 _SIGNATURES = {
     "gw_version_string": (c_char_p, []),
     "gw_status_string": (c_char_p, [c_int]),
-    "gw_params_parse": (c_int, [POINTER(Params), c_char_p, _why]),
+    "gw_params_parse_for": (c_int, [POINTER(Params), c_char_p, POINTER(c_uint64), c_size_t, _why]),
+    "gw_params_equal": (c_int, [POINTER(Params), POINTER(Params)]),
     "gw_params_print": (c_int, [POINTER(Params), c_char_p, c_size_t]),
     "gw_params_flags": (c_uint32, [POINTER(Params)]),
     "gw_codec_grain": (c_size_t, [POINTER(Params)]),
@@ -152,6 +165,8 @@ _SIGNATURES = {
     "gw_step_order": (c_int, [c_void_p, POINTER(c_uint32), c_size_t, _why]),
     "gw_step_buckets": (c_int, [c_void_p, POINTER(c_uint32), c_size_t, _why]),
     "gw_step_ready_together": (c_int, [c_void_p, POINTER(c_uint32), c_size_t, _why]),
+    "gw_plan_runs_on": (c_int, [POINTER(PlanFile), c_uint32, _why]),
+    "gw_plan_match": (c_int, [POINTER(PlanFile), POINTER(c_char_p), POINTER(c_uint64), c_size_t, POINTER(c_uint32), POINTER(c_uint32), _why]),
     "gw_step_agree": (c_int, [c_void_p, _why]),
     "gw_step_post_after": (c_int, [c_void_p, c_uint32, POINTER(Tensor), c_void_p, _why]),
     "gw_step_wait_layers": (c_int, [c_void_p, POINTER(c_uint32), c_size_t, _why]),
@@ -186,6 +201,12 @@ _SIGNATURES = {
     "gw_feedback_load": (c_int, [c_void_p, c_uint32, POINTER(Blob), c_size_t, POINTER(Told), _why]),
 }
 
+_OF_FILES = {
+    "gw_plan_read": (c_int, [c_char_p, POINTER(POINTER(PlanFile)), _why]),
+    "gw_plan_file_at": (POINTER(PlanTensor), [POINTER(PlanFile), c_size_t]),
+    "gw_plan_file_free": (None, [POINTER(PlanFile)]),
+}
+
 
 def _candidates():
     here = pathlib.Path(__file__).resolve().parent
@@ -202,6 +223,16 @@ def _what_to_install(error):
     return "Install what is missing, or build it on this machine: 'make build' in the source tree, or 'pip install ./python'"
 
 
+def _declare(library, signatures, place):
+    for name, (result, arguments) in signatures.items():
+        function = getattr(library, name, None)
+        if function is None:
+            raise ImportError(f"gradwire: {place} has no {name}: it is of another version than this package")
+        function.restype = result
+        function.argtypes = arguments
+    return library
+
+
 def _load():
     places = _candidates()
     for place in places:
@@ -211,13 +242,7 @@ def _load():
             except OSError as error:  # a library that it needs is missing, or it is of another machine
                 raise ImportError(f"gradwire: {place} cannot be loaded: {error}. {_what_to_install(str(error))}") from None
             library.gradwire_folder = place.resolve().parent
-            for name, (result, arguments) in _SIGNATURES.items():
-                function = getattr(library, name, None)
-                if function is None:
-                    raise ImportError(f"gradwire: {place} has no {name}: it is of another version than this package")
-                function.restype = result
-                function.argtypes = arguments
-            return library
+            return _declare(library, _SIGNATURES, place)
     raise ImportError("gradwire: there is no libgradwire.so at " + ", ".join(str(p) for p in places) + ". Build it: 'make build' in the "
                       "source tree, or 'pip install ./python' for this Python. GRADWIRE_LIBRARY=FILE names one that is elsewhere")
 
@@ -228,6 +253,20 @@ lib = _load()
 def folder():
     """Where the library is."""
     return lib.gradwire_folder
+
+
+@functools.lru_cache(maxsize=None)
+def files():
+    """libgradwire_files, which reads plan files. It is loaded when one is read, since it needs jansson."""
+    place = folder() / "libgradwire_files.so"
+    if not place.exists():
+        raise GradwireError(f"plan files are read by libgradwire_files, and there is no {place}: install jansson (Debian, Ubuntu: apt "
+                            "install libjansson-dev; Fedora: dnf install jansson-devel) and build gradwire again")
+    try:
+        return _declare(ctypes.CDLL(str(place)), _OF_FILES, place)
+    except (ImportError, OSError) as error:
+        raise GradwireError(f"plan files are read by {place}, which cannot be loaded: {error}. If jansson is missing, install it (Debian, "
+                            "Ubuntu: apt install libjansson4; Fedora: dnf install jansson)") from None
 
 
 def check(status, why, about=""):
@@ -245,9 +284,11 @@ def compression(sent, ring):
     return lib.gw_compression((c_uint64 * 2)(*sent), (c_uint64 * 2)(*ring))
 
 
-def parse_params(spec):
+def parse_params(spec, dims=()):
+    """A codec's settings, for a tensor of these dims."""
     params, why = Params(), Why()
-    check(lib.gw_params_parse(byref(params), spec.encode(), byref(why)), why, f"codec '{spec}': ")
+    check(lib.gw_params_parse_for(byref(params), spec.encode(), (c_uint64 * len(dims))(*dims), len(dims), byref(why)), why,
+          f"codec '{spec}': ")
     return params
 
 

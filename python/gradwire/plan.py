@@ -1,13 +1,12 @@
 """Which codec and which route every layer takes: from a spec, from rules by name, or from a plan file."""
 
 import fnmatch
-import json
 import os
-import stat
 
-from ctypes import byref
+from ctypes import POINTER, byref, c_char_p, c_uint32, c_uint64
 
-from .library import FLAG_ROUNDS, FLAG_WANTS_FEEDBACK, GradwireError, lib, parse_adapt, parse_auto, parse_params, parse_route
+from .library import DEVICE_CPU, DEVICE_GPU, ERR_UNSUPPORTED, FLAG_ROUNDS, FLAG_WANTS_FEEDBACK, OK, GradwireError, PlanFile, Why
+from .library import check, files, lib, parse_adapt, parse_auto, parse_params, parse_route, print_params
 
 
 class Layer:
@@ -19,9 +18,7 @@ class Layer:
         self.coder = ""  # "@gpu": where a route that does not say codes
 
     def go(self, spec, route=None):
-        self.spec, self.route = None if spec in (None, "dense") else with_shape(spec, self.dims), route
-        if self.spec is not None:
-            parse_params(self.spec)
+        self.spec, self.route = None if spec in (None, "dense") else fitted(spec, self.dims), route
         if route is None:
             return
         if self.spec is not None and not set(route) & set("@:") and "dense" not in route:  # a name, of a route that codes
@@ -29,11 +26,10 @@ class Layer:
         parse_route(self.route)
 
 
-def with_shape(spec, dims):
-    """adacomp's bins are 50 for convolutions and 500 for others, unless the spec says."""
-    if spec.split(":")[0] == "adacomp" and "bin=" not in spec:
-        return spec + ("," if ":" in spec else ":") + f"bin={50 if len(dims) > 2 else 500}"
-    return spec
+def fitted(spec, dims):
+    """The spec with what a tensor's dims decide: adacomp's bin."""
+    params = parse_params(spec, dims)
+    return spec if lib.gw_params_equal(byref(params), byref(parse_params(spec))) else print_params(params)
 
 
 def is_file(what):
@@ -94,7 +90,7 @@ def choose(layers, what, route, rules, dense_below, device=None):
     if is_file(what):
         if route is not None or rules:
             raise GradwireError("a plan file says all: route and rules cannot stand beside it")
-        return follow(layers, read(what), what, device)
+        return follow(layers, what, device)
     if chooser(what) == "adapt":
         what = parse_adapt(what).uniform.decode()  # to begin with
     if chooser(what) == "auto":
@@ -121,98 +117,23 @@ def choose(layers, what, route, rules, dense_below, device=None):
 
 # ---- plan files ----
 
-def _no_duplicates(pairs):
-    found = {}
-    for key, value in pairs:
-        if key in found:
-            raise ValueError(f"key '{key}' stands there twice")
-        found[key] = value
-    return found
-
-
-_KEYS = {"name": str, "elements": int, "spec": str, "route": str, "bucket": int}
-
-
-def _check_keys(path, place, found, known):
-    unknown = sorted(set(found) - set(known))
-    if unknown:
-        raise GradwireError(f"{path}: {place}unknown key '{unknown[0]}'")
-
-
-def _open_at_once(path, flags):
-    """Does not wait for the writer of a pipe."""
-    return os.open(path, flags | os.O_NONBLOCK)
-
-
-def read(path):
-    """The tensors of a gradwire.plan/1 file, in wire order: dicts of name, elements, spec, route, bucket."""
+def follow(layers, path, device=None):
+    """Gives layers the codecs and routes of a plan file, and returns the Wire: its buckets and order. A plan for another model, or that
+    cannot run here, is refused."""
+    library, plan, why, n = files(), POINTER(PlanFile)(), Why(), len(layers)
+    check(library.gw_plan_read(os.fsencode(path), byref(plan), byref(why)), why)
     try:
-        with open(path, encoding="utf-8", opener=_open_at_once) as file:
-            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
-                raise GradwireError(f"{path}: not a regular file")
-            plan = json.load(file, object_pairs_hook=_no_duplicates)
-    except OSError as error:
-        raise GradwireError(f"{path}: {error.strerror}") from None
-    except ValueError as error:
-        raise GradwireError(f"{path}: {error}") from None
-    if not isinstance(plan, dict) or plan.get("format") != "gradwire.plan/1":
-        raise GradwireError(f"{path}: format is not gradwire.plan/1")
-    _check_keys(path, "", plan, ("format", "job", "cluster", "predicted", "tensors"))
-    tensors = plan.get("tensors")
-    if not isinstance(tensors, list):
-        raise GradwireError(f"{path}: tensors: not a list")
-    for i, tensor in enumerate(tensors):
-        for key, kind in _KEYS.items():
-            if not isinstance(tensor, dict) or type(tensor.get(key)) is not kind:
-                raise GradwireError(f"{path}: tensors[{i}].{key}: missing, or of another type")
-        _check_keys(path, f"tensors[{i}]: ", tensor, _KEYS)
-        before = tensors[i - 1] if i else tensor
-        if tensor["bucket"] < max(before["bucket"], 0):
-            raise GradwireError(f"{path}: tensors[{i}]: bucket {tensor['bucket']} comes after bucket {before['bucket']}")
-        if tensor["bucket"] == before["bucket"] and any(tensor[key] != before[key] for key in ("spec", "route")):
-            raise GradwireError(f"{path}: tensors[{i}]: bucket {tensor['bucket']} goes two ways")
-    return tensors
-
-
-def _way(tensor, device):
-    """Spec and route as the plan has them; what cannot run here is refused."""
-    spec, route = tensor["spec"], parse_route(tensor["route"])
-    if chooser(spec):
-        raise GradwireError(f"spec '{spec}': a plan has one codec for each tensor; levels are not chosen beside it")
-    coded = lib.gw_route_encodes(byref(route)) != 0
-    if coded == (spec == "dense"):
-        raise GradwireError(f"the route encodes {'something' if coded else 'nothing'}, and the spec is {spec}")
-    if coded:
-        parse_params(spec)
-    if "@gpu" in tensor["route"] and (device is None or device.cuda is None):
-        reason = "this model's gradients lie on the CPU" if device is None else device.why
-        raise GradwireError(f"it is coded on a GPU, and cannot be here ({reason}): plan with --devices cpu")
-    return spec if coded else None
-
-
-def follow(layers, tensors, path, device=None):
-    """A plan is for this model: the same names and sizes, each once. Its buckets and its order are the wire's."""
-    number = {layer.name: i for i, layer in enumerate(layers)}
-    order, buckets = [], [0] * len(layers)
-    for tensor in tensors:
-        name, elements = tensor["name"], tensor["elements"]
-        at = number.get(name)
-        if at is None:
-            raise GradwireError(f"{path}: the plan has a tensor '{name}', this model has not: a plan for another model?")
-        layer = layers[at]
-        if layer.elements != elements:
-            raise GradwireError(f"{path}: '{name}' has {elements} elements in the plan, {layer.elements} in this model")
-        if buckets[at]:
-            raise GradwireError(f"{path}: '{name}' stands there twice")
-        try:
-            layer.spec, layer.route = _way(tensor, device), tensor["route"]
-        except GradwireError as error:
-            raise GradwireError(f"{path}: '{name}': {error}", error.status) from None
-        joins = order and tensors[len(order) - 1]["bucket"] == tensor["bucket"]
-        buckets[at] = buckets[order[-1]] if joins else at + 1
-        order.append(at)
-    missing = [layer.name for i, layer in enumerate(layers) if not buckets[i]]
-    if missing:
-        raise GradwireError(f"{path}: the plan says nothing of '{missing[0]}' ({len(missing)} such): "
-                            "a plan for another model?")
-    return Wire(order, buckets)
+        names, elements = (c_char_p * n)(*(layer.name.encode() for layer in layers)), (c_uint64 * n)(*(layer.elements for layer in layers))
+        order, buckets = (c_uint32 * n)(), (c_uint32 * n)()
+        devices = DEVICE_CPU | (DEVICE_GPU if device is not None and device.cuda is not None else 0)
+        if lib.gw_plan_runs_on(plan, devices, byref(why)) != OK:
+            reason = "this model's gradients lie on the CPU" if device is None else device.why
+            raise GradwireError(f"{why.text.decode()} ({reason})", ERR_UNSUPPORTED)
+        check(lib.gw_plan_match(plan, names, elements, n, order, buckets, byref(why)), why)
+        for i, at in enumerate(order):
+            tensor = library.gw_plan_file_at(plan, i).contents
+            spec = tensor.spec.decode()
+            layers[at].spec, layers[at].route = None if spec == "dense" else spec, tensor.along.decode()
+    finally:
+        library.gw_plan_file_free(plan)
+    return Wire(list(order), list(buckets))

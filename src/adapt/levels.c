@@ -46,16 +46,6 @@ typedef struct list {
     uint64_t elements, raw; /* bytes of the tensor as it is */
 } list;
 
-static int same(const gw_params *a, const gw_params *b)
-{
-    const size_t n = gw_codec_param_count(a->codec);
-    size_t i = 0;
-    while (a->codec == b->codec && i < n && a->value[i] == b->value[i]) {
-        i++;
-    }
-    return a->codec == b->codec && i == n;
-}
-
 /* Adds a level unless it is there already or does not beat the tensor as it is. *at is where it stands, or 0. */
 static gw_status add(list *l, const gw_params *level, uint32_t *at, gw_why *why)
 {
@@ -69,7 +59,7 @@ static gw_status add(list *l, const gw_params *level, uint32_t *at, gw_why *why)
         return GW_OK;
     }
     for (size_t i = 0; i < l->n; i++) {
-        if (same(&l->levels[i], level)) {
+        if (gw_params_equal(&l->levels[i], level)) {
             *at = (uint32_t)i;
             return GW_OK;
         }

@@ -77,6 +77,9 @@ struct gw_codec {
     size_t n_params;
     /* What the ranges of `params` cannot say; may be NULL. */
     gw_status (*check)(const gw_params *, gw_why *);
+    /* Fits settings to a tensor of so many dims, but not those that a spec gave: bit i of `given` is parameter i. May be
+     * NULL. */
+    void (*suit)(gw_params *, uint32_t given, size_t n_dims);
     uint32_t (*flags)(const gw_params *);
     /* Payload bytes of `count` elements; the most, if not GW_CODEC_FIXED_SIZE. For codecs with a grain
      * additive over grains, so it also locates a span. */

@@ -153,7 +153,8 @@ static gw_status unknown_codec(const char *name, gw_why *why)
     return gw_fail(why, GW_ERR_UNKNOWN, "no codec named '%s' (there are: %s)", name, known);
 }
 
-gw_status gw_params_parse(gw_params *params, const char *spec, gw_why *why)
+/* *seen: which parameters the spec gave. */
+static gw_status parse(gw_params *params, const char *spec, uint32_t *seen, gw_why *why)
 {
     char text[256];
     if (params == NULL || spec == NULL) {
@@ -171,13 +172,12 @@ gw_status gw_params_parse(gw_params *params, const char *spec, gw_why *why)
     if (gw_params_init(&parsed, gw_codec_find(text)) != GW_OK) {
         return unknown_codec(text, why);
     }
-    uint32_t seen = 0;
     while (settings != NULL) {
         char *next = strchr(settings, ',');
         if (next != NULL) {
             *next++ = '\0';
         }
-        const gw_status status = parse_setting(&parsed, settings, &seen, why);
+        const gw_status status = parse_setting(&parsed, settings, seen, why);
         if (status != GW_OK) {
             return status;
         }
@@ -186,6 +186,26 @@ gw_status gw_params_parse(gw_params *params, const char *spec, gw_why *why)
     const gw_status status = gw_params_check(&parsed, why);
     if (status == GW_OK) {
         *params = parsed;
+    }
+    return status;
+}
+
+gw_status gw_params_parse(gw_params *params, const char *spec, gw_why *why)
+{
+    uint32_t seen = 0;
+    return parse(params, spec, &seen, why);
+}
+
+gw_status gw_params_parse_for(gw_params *params, const char *spec, const uint64_t *dims,
+                              size_t n_dims, gw_why *why)
+{
+    uint32_t seen = 0;
+    if (dims == NULL && n_dims != 0) {
+        return gw_fail(why, GW_ERR_ARG, "no dims given");
+    }
+    const gw_status status = parse(params, spec, &seen, why);
+    if (status == GW_OK && params->codec->suit != NULL) {
+        params->codec->suit(params, seen, n_dims);
     }
     return status;
 }

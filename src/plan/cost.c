@@ -104,15 +104,6 @@ gw_status gw_cluster_check(const gw_cluster *c, gw_why *why)
     return status;
 }
 
-int gw_same_params(const gw_params *a, const gw_params *b)
-{
-    int same = a->codec == b->codec;
-    for (unsigned i = 0; i < GW_PARAMS_MAX; i++) {
-        same = same && a->value[i] == b->value[i];
-    }
-    return same;
-}
-
 /* Settings that are the same. */
 static unsigned alike(const gw_params *a, const gw_params *b)
 {

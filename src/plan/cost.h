@@ -24,9 +24,6 @@ double gw_lengths_seconds(const gw_cluster *cluster, const gw_move *root, const 
                           double sigma);
 double gw_copy_seconds(const gw_cluster *cluster, double bytes, double sigma);
 
-/* The same codec with the same settings; both NULL too. */
-int gw_same_params(const gw_params *a, const gw_params *b);
-
 gw_ticks gw_ticks_of(double seconds); /* nanoseconds */
 
 #endif

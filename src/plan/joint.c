@@ -176,7 +176,7 @@ static uint32_t option_like(const gw_joint_problem *x, uint32_t b, const gw_plan
         const gw_params *params = &entry[i].params;
         uint32_t spec = 0;
         while (params->codec != NULL && spec < x->table->n_specs &&
-               !gw_same_params(&x->table->specs[spec], params)) {
+               !gw_params_equal(&x->table->specs[spec], params)) {
             spec++;
         }
         error += gw_route_encodes(&entry[i].route) *
@@ -186,7 +186,7 @@ static uint32_t option_like(const gw_joint_problem *x, uint32_t b, const gw_plan
     for (uint32_t k = 0; k < m->n && m->item[k].error <= error; k++) {
         const gw_choice *c = m->item[k].of;
         if (gw_route_equal(&c->route, &first->route) &&
-            gw_same_params(&x->table->specs[c->spec], &first->params)) {
+            gw_params_equal(&x->table->specs[c->spec], &first->params)) {
             return k;
         }
         best = gw_choice_alone(c) < gw_choice_alone(m->item[best].of) ? k : best;

@@ -39,10 +39,10 @@ static gw_status check_tensor(const gw_job_tensor *tensor, const gw_joint_tensor
 static uint32_t spec_of(const gw_joint_table *t, const gw_params *level)
 {
     uint32_t i = 1;
-    if (level->codec == NULL || gw_same_params(level, &t->plain)) {
+    if (level->codec == NULL || gw_params_equal(level, &t->plain)) {
         return 0;
     }
-    while (i < t->n_specs && !gw_same_params(&t->specs[i], level)) {
+    while (i < t->n_specs && !gw_params_equal(&t->specs[i], level)) {
         i++;
     }
     return i;

@@ -50,7 +50,7 @@ static gw_status collect_specs(planner *p, gw_why *why)
     p->given = casts && gw_params_parse(&p->specs[1], "cast:to=bf16", NULL) == GW_OK ? 2 : 1;
     p->n_specs = p->given;
     for (size_t i = 0; i < r->n_specs; i++) {
-        const int twice = p->given == 2 && gw_same_params(&r->specs[i], &p->specs[1]);
+        const int twice = p->given == 2 && gw_params_equal(&r->specs[i], &p->specs[1]);
         if (!twice) {
             p->specs[p->n_specs++] = r->specs[i];
         }

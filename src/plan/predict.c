@@ -33,7 +33,7 @@ static int same(const priced *k, uint64_t elements, int together, const gw_plan_
 {
     return k->elements == elements && k->together == together &&
            gw_route_equal(&k->like->route, &entry->route) &&
-           gw_same_params(&k->like->params, &entry->params);
+           gw_params_equal(&k->like->params, &entry->params);
 }
 
 static gw_status price_bucket(drawing *d, gw_pricer *p, uint32_t b, const gw_plan_entry *entry,

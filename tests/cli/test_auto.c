@@ -204,19 +204,21 @@ static void refused(const char *from, const char *to, const char *words)
 static void is_read_strictly(void **state)
 {
     (void)state;
-    refused("\"auto\":[", "\"autos\":[", "'auto' is not an array");
-    refused("\"alpha\":null", "\"alpha\":\"much\"", "auto[0]: 'alpha' is not a number or null");
-    refused("\"alpha\":null", "\"beta\":null", "auto[0]: 'alpha' is missing");
-    refused("\"alpha\":null", "\"alpha\":null,\"beta\":1", "auto[0]: 23 keys, not 22");
-    refused("\"bytes\":7", "\"bytes\":null", "auto[0]: 'bytes' is not a whole number");
-    refused("{\"spec\":\"topk0\",\"route\":\"gather\"},", "", "auto[0] has 1 layers, not 2");
-    refused("\"topk0\"", "4", "auto[0]: run.json: layers[0]: 'spec' is not a text");
+    refused("\"auto\":[", "\"autos\":[", "key 'auto' is missing");
+    refused("\"alpha\":null", "\"alpha\":\"much\"", "auto[0].alpha: is not a number or null");
+    refused("\"alpha\":null", "\"beta\":null", "auto[0]: key 'alpha' is missing");
+    refused("\"alpha\":null", "\"alpha\":null,\"beta\":1", "auto[0]: unknown key 'beta'");
+    refused("\"bytes\":7", "\"bytes\":null", "auto[0].bytes: is not a whole number");
+    refused("{\"spec\":\"topk0\",\"route\":\"gather\"},", "",
+            "auto[0].layers: is not an array of 2, one a layer");
+    refused("\"topk0\"", "4", "auto[0].layers[0].spec: is not a string");
     refused("\"step\":3,\"bound_at\":5", "\"step\":1,\"bound_at\":5",
-            "auto[2] is of an earlier step");
+            "auto[2].step: 1 comes before");
     refused("\"step\":3,\"bound_at\":5", "\"step\":3,\"bound_at\":1",
-            "auto[2] is of an earlier step");
-    refused("\"step\":4,\"measured", "\"step\":2,\"measured", "watch[1] does not come after");
-    refused("\"watch\":[", "\"watch\":[7,", "watch[0]: not an object");
+            "auto[2].bound_at: 1 comes before");
+    refused("\"step\":4,\"measured", "\"step\":2,\"measured",
+            "watch[1].step: 2 does not come after");
+    refused("\"watch\":[", "\"watch\":[7,", "watch[0]: is not an object");
 }
 
 static char *figures(const gw_cli_run *run)

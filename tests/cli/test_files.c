@@ -55,8 +55,8 @@ static bool put(const char *text, unsigned flags, char *why)
 
 static void must_hold(const char *path, const char *text)
 {
-    char why[GW_CLI_FILE_WHY] = "";
-    gw_cli_bytes bytes;
+    char why[GW_FILE_WHY] = "";
+    gw_file_bytes bytes;
     CHECK(gw_cli_file_get(path, &bytes, why), "%s: %s", path, why);
     assert_int_equal(bytes.size, strlen(text));
     assert_memory_equal(bytes.data, text, bytes.size);
@@ -92,7 +92,7 @@ static int leave(void **state)
 static void a_stale_temporary_blocks_nothing(void **state)
 {
     (void)state;
-    char why[GW_CLI_FILE_WHY] = "";
+    char why[GW_FILE_WHY] = "";
     make(TAKEN, "stale");
     world.same = 5;
     CHECK(put("whole", GW_CLI_DURABLE, why), "%s", why);
@@ -104,7 +104,7 @@ static void a_stale_temporary_blocks_nothing(void **state)
 static void a_planted_link_is_not_followed(void **state)
 {
     (void)state;
-    char why[GW_CLI_FILE_WHY] = "";
+    char why[GW_FILE_WHY] = "";
     make("victim", "untouched");
     assert_int_equal(symlink("victim", TAKEN), 0);
     world.same = 1;
@@ -116,7 +116,7 @@ static void a_planted_link_is_not_followed(void **state)
 static void links_are_followed_where_asked(void **state)
 {
     (void)state;
-    char why[GW_CLI_FILE_WHY] = "";
+    char why[GW_FILE_WHY] = "";
     struct stat link;
     make("victim", "before");
     assert_int_equal(symlink("victim", "out"), 0);
@@ -132,7 +132,7 @@ static void links_are_followed_where_asked(void **state)
 static void a_name_that_stays_taken_is_named(void **state)
 {
     (void)state;
-    char why[GW_CLI_FILE_WHY] = "";
+    char why[GW_FILE_WHY] = "";
     make("out", "before");
     make(TAKEN, "stale");
     world.same = 1 << 20;
@@ -145,7 +145,7 @@ static void a_name_that_stays_taken_is_named(void **state)
 static void a_durable_file_is_synced_with_its_folder(void **state)
 {
     (void)state;
-    char why[GW_CLI_FILE_WHY] = "";
+    char why[GW_FILE_WHY] = "";
     assert_true(put("whole", GW_CLI_DURABLE, why));
     assert_int_equal(world.synced, 2);
     assert_true(put("again", 0, why));
@@ -158,8 +158,8 @@ static void a_file_that_becomes_shorter_is_refused(void **state)
     (void)state;
     static const int SIZES[] = {1, 100, 3 << 20};
     for (size_t i = 0; i < sizeof SIZES / sizeof *SIZES; i++) {
-        char why[GW_CLI_FILE_WHY] = "", wanted[GW_CLI_FILE_WHY];
-        gw_cli_bytes bytes = {0};
+        char why[GW_FILE_WHY] = "", wanted[GW_FILE_WHY];
+        gw_file_bytes bytes = {0};
         make("in", "");
         assert_int_equal(truncate("in", SIZES[i]), 0);
         assert_true(gw_cli_file_get("in", &bytes, why));

@@ -25,6 +25,36 @@ static void good_specs(void **state)
     }
 }
 
+/* What the shape decides, unless the spec says. */
+static void specs_for_a_shape(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *spec;
+        size_t n_dims;
+        const char *printed;
+    } cases[] = {{"adacomp", 4, "adacomp:bin=50,factor=2,cap=0"},
+                 {"adacomp", 3, "adacomp:bin=50,factor=2,cap=0"},
+                 {"adacomp", 2, "adacomp:bin=500,factor=2,cap=0"},
+                 {"adacomp", 0, "adacomp:bin=500,factor=2,cap=0"},
+                 {"adacomp:factor=3", 4, "adacomp:bin=50,factor=3,cap=0"},
+                 {"adacomp:bin=500", 4, "adacomp:bin=500,factor=2,cap=0"},
+                 {"adacomp:bin=64", 2, "adacomp:bin=64,factor=2,cap=0"},
+                 {"dither", 4, "dither:bits=4,bucket=512,norm=max,rounding=stochastic"}};
+    const uint64_t dims[4] = {8, 8, 3, 3};
+    gw_params p;
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        char text[128];
+        gw_why why = {""};
+        CHECK(gw_params_parse_for(&p, cases[i].spec, dims, cases[i].n_dims, &why) == GW_OK, "%s",
+              why.text);
+        assert_int_equal(gw_params_print(&p, text, sizeof text), GW_OK);
+        assert_string_equal(text, cases[i].printed);
+    }
+    assert_int_equal(gw_params_parse_for(&p, "adacomp:bin=0", dims, 4, NULL), GW_ERR_RANGE);
+    assert_int_equal(gw_params_parse_for(&p, "adacomp", NULL, 4, NULL), GW_ERR_ARG);
+}
+
 static void bad_specs(void **state)
 {
     (void)state;
@@ -88,6 +118,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(good_specs),
+        cmocka_unit_test(specs_for_a_shape),
         cmocka_unit_test(bad_specs),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -2,11 +2,11 @@
  * is accepted must be in order and run; what is refused must have a reason, and leave the output alone. */
 #include "fuzz.h"
 
-#include <cli/files/clusterfile.h>
-#include <cli/files/jobfile.h>
 #include <cli/files/timelinefile.h>
+#include <files/cluster_file.h>
+#include <files/job_file.h>
 
-static void require_job(const gw_cli_job *job)
+static void require_job(const gw_job_file *job)
 {
     REQUIRE(job->job.n >= 1 && job->job.n <= GW_PLAN_MAX_TENSORS && job->job.name != NULL);
     for (size_t i = 0; i < job->job.n; i++) {
@@ -18,7 +18,7 @@ static void require_job(const gw_cli_job *job)
 }
 
 /* Every cluster that is read is one that the planner takes. */
-static void require_cluster(const gw_cli_cluster *cluster)
+static void require_cluster(const gw_cluster_file *cluster)
 {
     const gw_job_tensor tensor = {.name = "w", .elements = 1000, .ready = 0.001};
     const gw_job job = {.name = "one", .tensors = &tensor, .n = 1, .backward = 0.001};
@@ -57,24 +57,24 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     for (size_t i = 0; i < sizeof rooms / sizeof rooms[0]; i++) {
         fuzz_buffer file = fuzz_copy(data + 1, size - 1, 0), why = fuzz_acquire(rooms[i], 0);
         char *reason = (char *)why.data;
-        gw_cli_job job = {.job = {.n = 77}};
-        gw_cli_cluster cluster = {.name = NULL};
+        gw_job_file job = {.job = {.n = 77}};
+        gw_cluster_file cluster = {.name = NULL};
         gw_cli_timelines timelines = {.n = 77};
         reason[0] = '\0';
         if (data[0] % 4 < 2) {
-            if (data[0] % 4 == 0 ? gw_cli_job_parse(file.data, file.size, &job, reason, why.size)
-                                 : gw_cli_job_parse_csv((const char *)file.data, file.size, "fuzz",
-                                                        &job, reason, why.size)) {
+            if (data[0] % 4 == 0 ? gw_job_file_parse(file.data, file.size, &job, reason, why.size)
+                                 : gw_job_file_parse_csv((const char *)file.data, file.size, "fuzz",
+                                                         &job, reason, why.size)) {
                 require_job(&job);
-                gw_cli_job_free(&job);
+                gw_job_file_free(&job);
             } else {
                 REQUIRE(job.job.n == 77);
                 check_reason(&why);
             }
         } else if (data[0] % 4 == 2) {
-            if (gw_cli_cluster_parse(file.data, file.size, &cluster, reason, why.size)) {
+            if (gw_cluster_file_parse(file.data, file.size, &cluster, reason, why.size)) {
                 require_cluster(&cluster);
-                gw_cli_cluster_free(&cluster);
+                gw_cluster_file_free(&cluster);
             } else {
                 REQUIRE(cluster.name == NULL);
                 check_reason(&why);

@@ -2,7 +2,7 @@
  * must have a reason. */
 #include "fuzz.h"
 
-#include <cli/files/run_read.h>
+#include <files/run_read.h>
 
 static void require_text(const char *text)
 {
@@ -14,7 +14,7 @@ static void require_real(double value, int or_nan)
     REQUIRE((value >= 0 && !isinf(value)) || (or_nan && isnan(value)));
 }
 
-static void require_rows(const gw_cli_runfile *run)
+static void require_rows(const gw_run_file *run)
 {
     for (size_t i = 0; i < run->n_layers; i++) {
         require_text(run->layers[i].name);
@@ -53,18 +53,18 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         const size_t rest = end ? size - head - 1 : 0;
         fuzz_buffer file = fuzz_copy(data, head, 0), why = fuzz_acquire(rooms[i], 0);
         fuzz_buffer history = fuzz_copy(end ? end + 1 : data, rest, 0);
-        gw_cli_runfile run;
+        gw_run_file run;
         memset(&run, 0x77, sizeof run);
-        const gw_cli_runfile before = run;
-        if (gw_cli_runfile_parse(file.data, head, end ? history.data : NULL, rest, &run,
-                                 (char *)why.data, why.size)) {
+        const gw_run_file before = run;
+        if (gw_run_file_parse(file.data, head, end ? history.data : NULL, rest, &run,
+                              (char *)why.data, why.size)) {
             require_text(run.gradwire);
             require_text(run.started);
             require_text(run.config.spec);
             REQUIRE((run.error != NULL) == (strcmp(run.state, "failed") == 0));
             REQUIRE(run.config.ranks > 0);
             require_rows(&run);
-            gw_cli_runfile_free(&run);
+            gw_run_file_free(&run);
         } else {
             REQUIRE(memcmp((const uint8_t *)&run, (const uint8_t *)&before, sizeof run) == 0);
             REQUIRE(memchr(why.data, '\0', why.size) != NULL);

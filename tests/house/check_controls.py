@@ -97,6 +97,7 @@ FAULTS = [
     (5, "an entry is not measured against its frame", "src/wire/frame.c", "if (bytes > header - at) {", "if (0) {", "wire_frame"),
     (6, "an unknown parameter is skipped", "src/codec/spec.c", "return gw_fail(why, GW_ERR_UNKNOWN, \"%s has no parameter '%s' (it has: %s)\", codec->name,",
      "return GW_OK; return gw_fail(why, GW_ERR_UNKNOWN, \"%s has no parameter '%s' (it has: %s)\", codec->name,", "codec_spec"),
+    (6, "a plan for tensors of another size runs", "src/plan/match.c", "if (t->elements != m->elements[layer]) {", "if (0) {", "files_plan_file"),
     (6, "less memory is another plan", "src/plan/problem.c", "        return GW_FAIL(why, GW_ERR_MEMORY, \"no memory for a plan of %zu tensors\", job->n);\n"
      "    }\n    for (size_t i = 0; i < job->n; i++) {\n        sizes[i]", "        *out = job->n;\n        return GW_OK;\n    }\n"
      "    for (size_t i = 0; i < job->n; i++) {\n        sizes[i]", "plan_memory"),

@@ -33,18 +33,35 @@ compile "$work/static" "$source/examples/01_encode.c" -Wl,-Bstatic -lgradwire -W
 ! readelf -dW "$work/static" | grep 'libgradwire' || { echo "not linked statically"; exit 1; }
 "$work/static" >/dev/null
 
+"$prefix/bin/gradwire" plan "$source/examples/04_job.json" --nodes 2 --link 10mbit -c topk:density=0.05 -o "$work/plan.json" -q
+# shellcheck disable=SC2046
+compile "$work/train" "$source/examples/04_train_with_a_plan.c" $(flags gradwire-files) -lpthread
+"$work/train" "$work/plan.json" >/dev/null
+# shellcheck disable=SC2046
+compile "$work/train_static" "$source/examples/04_train_with_a_plan.c" -Wl,-Bstatic -lgradwire_files -lgradwire -Wl,-Bdynamic \
+    $(flags --static gradwire-files | sed -E 's/-lgradwire(_files)?( |$)/ /g')
+! readelf -dW "$work/train_static" | grep 'libgradwire' || { echo "not linked statically"; exit 1; }
+"$work/train_static" "$work/plan.json" >/dev/null
+
 cp "$source/examples/01_encode.c" "$work/app.c"
+cp "$source/examples/04_train_with_a_plan.c" "$work/train.c"
 cat >"$work/CMakeLists.txt" <<'CMAKE'
 cmake_minimum_required(VERSION 3.20)
 project(outside C)
 find_package(gradwire 0.1 REQUIRED)
 add_executable(app app.c)
 target_link_libraries(app PRIVATE gradwire::gradwire)
+find_package(Threads REQUIRED)
+foreach(kind files files_static)
+  add_executable(train_${kind} train.c)
+  target_link_libraries(train_${kind} PRIVATE gradwire::gradwire_${kind} Threads::Threads)
+endforeach()
 CMAKE
 cmake -S "$work" -B "$work/build" -G Ninja -DCMAKE_PREFIX_PATH="$prefix" >/dev/null
 cmake --build "$work/build" >/dev/null
 "$work/build/app" >/dev/null
-echo "installed and moved: the command, pkg-config (shared, static), find_package"
+for kind in files files_static; do "$work/build/train_$kind" "$work/plan.json" >/dev/null; done
+echo "installed and moved: the command, pkg-config (shared, static) and find_package, also of libgradwire_files"
 
 [ -e "$prefix/bin/gradwire-mpi" ] || exit 0
 if [[ $(ldd "$prefix/bin/gradwire-mpi") == *libmpich* ]]; then

@@ -21,13 +21,13 @@ static char *read_all(const char *folder, const char *name, size_t *size)
     return data;
 }
 
-int load_job(const char *folder, const char *name, gw_cli_job *out)
+int load_job(const char *folder, const char *name, gw_job_file *out)
 {
     size_t size = 0;
     char why[256] = "", *data = read_all(folder, name, &size);
     const int csv = strstr(name, ".csv") != NULL;
-    const int fine = data && (csv ? gw_cli_job_parse_csv(data, size, name, out, why, sizeof why)
-                                  : gw_cli_job_parse(data, size, out, why, sizeof why));
+    const int fine = data && (csv ? gw_job_file_parse_csv(data, size, name, out, why, sizeof why)
+                                  : gw_job_file_parse(data, size, out, why, sizeof why));
     if (!fine) {
         (void)fprintf(stderr, "%s: %s\n", name, why);
     }
@@ -35,11 +35,11 @@ int load_job(const char *folder, const char *name, gw_cli_job *out)
     return fine;
 }
 
-int load_cluster(const char *folder, const char *name, gw_cli_cluster *out)
+int load_cluster(const char *folder, const char *name, gw_cluster_file *out)
 {
     size_t size = 0;
     char why[256] = "", *data = read_all(folder, name, &size);
-    const int fine = data && gw_cli_cluster_parse(data, size, out, why, sizeof why);
+    const int fine = data && gw_cluster_file_parse(data, size, out, why, sizeof why);
     if (!fine) {
         (void)fprintf(stderr, "%s: %s\n", name, why);
     }

@@ -5,12 +5,12 @@
 
 #include <gradwire/plan.h>
 
-#include <cli/files/clusterfile.h>
-#include <cli/files/jobfile.h>
+#include <files/cluster_file.h>
+#include <files/job_file.h>
 
 /* False: the file is not there or not good; said on stderr. */
-int load_job(const char *folder, const char *name, gw_cli_job *out);
-int load_cluster(const char *folder, const char *name, gw_cli_cluster *out);
+int load_job(const char *folder, const char *name, gw_job_file *out);
+int load_cluster(const char *folder, const char *name, gw_cluster_file *out);
 
 /* `entries` has room for all tensors. */
 gw_status artifact_plan(const gw_job *job, const gw_cluster *cluster, const gw_params *spec,

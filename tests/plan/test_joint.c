@@ -199,7 +199,7 @@ static double error_of(const small *x, const gw_plan *plan)
         gw_plan_entry entry;
         assert_int_equal(gw_plan_entry_at(plan, i, &entry), GW_OK);
         for (unsigned k = 0; k < SPECS; k++) {
-            if (gw_same_params(&entry.params, &x->specs[k])) {
+            if (gw_params_equal(&entry.params, &x->specs[k])) {
                 sum += gw_route_encodes(&entry.route) * x->errors[i][k];
             }
         }

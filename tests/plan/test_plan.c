@@ -9,8 +9,8 @@
 static const char NVLINK[] = "espresso-nvlink-100g.json", PCIE[] = "espresso-pcie-25g.json";
 
 typedef struct scene {
-    gw_cli_job job;
-    gw_cli_cluster cluster;
+    gw_job_file job;
+    gw_cluster_file cluster;
     gw_plan_entry *entries;
     gw_plan_report report;
 } scene;
@@ -26,8 +26,8 @@ static void load(scene *s, const char *job, const char *cluster)
 
 static void release(scene *s)
 {
-    gw_cli_job_free(&s->job);
-    gw_cli_cluster_free(&s->cluster);
+    gw_job_file_free(&s->job);
+    gw_cluster_file_free(&s->cluster);
     free(s->entries);
 }
 
@@ -62,12 +62,12 @@ static void spans(void **state)
                {"gpt2.csv", 211.329, 148},
                {"bert_base.csv", 66.335, 199}};
     for (size_t i = 0; i < sizeof all / sizeof all[0]; i++) {
-        gw_cli_job job;
+        gw_job_file job;
         assert_true(load_job(PROFILES, all[i].file, &job));
         CHECK(fabs(job.job.backward * 1e3 - all[i].ms) < 0.006, "%s: %g ms", all[i].file,
               job.job.backward * 1e3);
         assert_int_equal(job.job.n, all[i].n);
-        gw_cli_job_free(&job);
+        gw_job_file_free(&job);
     }
 }
 

@@ -206,13 +206,13 @@ def refused(rank, n, folder):
     refuse(of(1, spec="zip", route="sra"), "'fc1.bias'", "zip")
     refuse(of(2, bucket=1, spec="sign", route="gather"), "tensors[2]", "bucket 1 goes two ways")
     refuse(of(2, bucket=0), "tensors[2]", "bucket 0 comes after bucket 1")
-    refuse(of(2, bucket="1"), "tensors[2].bucket", "another type")
+    refuse(of(2, bucket="1"), "tensors[2].bucket: is not a whole number")
     refuse(of(2, piece=4), "tensors[2]", "unknown key 'piece'")
     refuse(lambda changed: None, "unknown key 'lanes'", more={"lanes": 3})
     pipe = folder / f"pipe-{rank}.json"
     os.mkfifo(pipe)
     for path in (pipe, pathlib.Path("/dev/zero")):
-        ranks.raises(gradwire.GradwireError, lambda: plan_file.read(path), f"{path}: not a regular file")
+        ranks.raises(gradwire.GradwireError, lambda: plan_file.follow([], str(path)), f"{path}: not a regular file")
     ranks.raises(gradwire.GradwireError, lambda: gradwire.attach(ddp, "plan.json", route="sra", quiet=True), "route and rules")
 
 

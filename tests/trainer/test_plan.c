@@ -5,7 +5,8 @@
 #include "support/gen.h"
 #include "support/ranks.h"
 
-#include "cli/files/planread.h"
+#include <gradwire/files.h>
+
 #include "trainer/rank.h"
 
 enum { RANKS = 2, STEPS = 2, MOST = 4096, PARAMS = 6, WIDTH = 20, CLASSES = 4 };
@@ -85,7 +86,7 @@ static const dataset data = {
 
 typedef struct job {
     log logs[RANKS];
-    const gw_cli_plan_read *plan;
+    const gw_plan_file *plan;
     int with_loss; /* the program has a first layer of two numbers, as the trainer has */
 } job;
 
@@ -93,23 +94,18 @@ static void trainer_main(ranks *all, uint32_t rank_number, gw_comm *comm, void *
 {
     job *j = arg;
     log *l = &j->logs[rank_number];
-    plan_entry entries[PARAMS];
     gw_why why = {""};
     rank *r = NULL;
     rank_stats stats;
     (void)all;
     gw_comm *heard = faulty_wrap(comm, (fault){.kind = FAULT_NONE});
     RANK_TRUE(heard != NULL && j->plan->n == PARAMS, "no memory, or another plan");
-    for (size_t i = 0; i < PARAMS; i++) {
-        const gw_cli_plan_tensor *t = &j->plan->tensors[i];
-        entries[i] = (plan_entry){t->name, t->elements, t->bucket, t->params, t->route};
-    }
     const rank_config config = {.model = "mlp",
                                 .batch = 4,
                                 .seed = 3,
                                 .steps = STEPS,
                                 .optimiser = {.rate = 0.125F},
-                                .plan = {.entries = entries, .n_entries = PARAMS},
+                                .plan = {.file = j->plan},
                                 .ranks_per_node = RANKS};
     RANK_OK(rank_create(&config, &data, heard, &r, &why), why.text);
     faulty_listen(heard, take_down, l);
@@ -197,7 +193,7 @@ static void program_main(ranks *all, uint32_t rank_number, gw_comm *comm, void *
     heard->table->close(heard);
 }
 
-static job *run(ranks_main *main, const gw_cli_plan_read *plan, int with_loss)
+static job *run(ranks_main *main, const gw_plan_file *plan, int with_loss)
 {
     job *j = calloc(1, sizeof *j);
     assert_non_null(j);
@@ -229,18 +225,18 @@ static void compare(const log *a, const log *b)
 
 static void a_plan_is_the_same_messages(void **state)
 {
-    gw_cli_plan_read plan = {0};
-    char why[256] = "";
+    gw_plan_file *plan = NULL;
+    gw_why why = {""};
     (void)state;
-    CHECK(gw_cli_plan_parse(file, strlen(file), &plan, why, sizeof why), "%s", why);
-    job *trainer = run(trainer_main, &plan, 0), *program = run(program_main, NULL, 1);
+    CHECK(gw_plan_parse("plan.json", file, strlen(file), &plan, &why) == GW_OK, "%s", why.text);
+    job *trainer = run(trainer_main, plan, 0), *program = run(program_main, NULL, 1);
     for (int r = 0; r < RANKS; r++) {
         compare(&trainer->logs[r], &program->logs[r]);
         CHECK(trainer->logs[r].sent[1] == 0 && trainer->logs[r].sent[4] == 0 &&
                   trainer->logs[r].sent[2] != 0 && trainer->logs[r].sent[0] != 0,
               "bytes of a bucket do not stand at its first layer");
     }
-    gw_cli_plan_free(&plan);
+    gw_plan_file_free(plan);
     free(trainer);
     free(program);
 }

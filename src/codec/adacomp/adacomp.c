@@ -453,12 +453,21 @@ static size_t select(const gw_coding *job, gw_source *source, uint8_t *payload, 
     return HEADER + size;
 }
 
+/* The paper's bins: convolutions, of four dims, need smaller ones than matrices. */
+static void suit(gw_params *p, uint32_t given, size_t n_dims)
+{
+    if ((given & 1U << BIN) == 0 && n_dims > 2) {
+        p->value[BIN] = 50;
+    }
+}
+
 extern const gw_codec gw_codec_adacomp;
 const gw_codec gw_codec_adacomp = {
     .name = "adacomp",
     .doc = "what stands out in its bin, as signs of one scale (AdaComp)",
     .params = params,
     .n_params = sizeof params / sizeof params[0],
+    .suit = suit,
     .flags = flags,
     .bytes = bytes,
     .validate = validate,

@@ -1,7 +1,11 @@
 #define _POSIX_C_SOURCE 200809L
-#include "cli/files/jobfile.h"
+#include "files/job_file.h"
 
-#include "cli/files/strict.h"
+#include "base/why.h"
+#include "files/read_file.h"
+#include "files/strict.h"
+
+#include <gradwire/files.h>
 
 #include <math.h>
 #include <stdlib.h>
@@ -12,7 +16,7 @@ static const double LONGEST_MS = 1e8;
 enum { MOST_DIMS = 8, SHOWN = 60 };
 static const uint64_t MOST_ELEMENTS = (uint64_t)1 << 40;
 
-static gw_job_tensor *room_for(gw_cli_job *job, size_t n)
+static gw_job_tensor *room_for(gw_job_file *job, size_t n)
 {
     gw_job_tensor *tensors = calloc(n, sizeof *tensors);
     job->job.tensors = tensors;
@@ -20,7 +24,7 @@ static gw_job_tensor *room_for(gw_cli_job *job, size_t n)
     return job->vector ? tensors : NULL;
 }
 
-void gw_cli_job_free(gw_cli_job *job)
+void gw_job_file_free(gw_job_file *job)
 {
     for (size_t i = 0; i < job->job.n; i++) {
         free((void *)job->job.tensors[i].name);
@@ -28,10 +32,10 @@ void gw_cli_job_free(gw_cli_job *job)
     free((void *)job->job.tensors);
     free(job->vector);
     free((void *)job->job.name);
-    *job = (gw_cli_job){0};
+    *job = (gw_job_file){0};
 }
 
-void gw_cli_job_keep_vectors(gw_cli_job *job)
+void gw_job_file_keep_vectors(gw_job_file *job)
 {
     for (size_t i = 0; i < job->job.n; i++) {
         ((gw_job_tensor *)job->job.tensors)[i].uncompressed = job->vector[i];
@@ -61,13 +65,13 @@ static int by_name(const void *a, const void *b)
 }
 
 /* No name twice, then in the order of readiness; of equal moments in the file's. */
-static bool sort_tensors(gw_cli_job *read, const gw_cli_place *at)
+static bool sort_tensors(gw_job_file *read, const gw_json_place *at)
 {
     gw_job *job = &read->job;
     gw_job_tensor *tensors = (gw_job_tensor *)job->tensors;
     placed *all = calloc(job->n + 1, sizeof *all);
     if (!all) {
-        return gw_cli_place_fail(at, "out of memory");
+        return gw_json_fail(at, NULL, "out of memory");
     }
     for (size_t i = 0; i < job->n; i++) {
         all[i] = (placed){tensors[i], read->vector[i], i};
@@ -75,7 +79,7 @@ static bool sort_tensors(gw_cli_job *read, const gw_cli_place *at)
     qsort(all, job->n, sizeof *all, by_name);
     for (size_t i = 1; i < job->n; i++) {
         if (strcmp(all[i].tensor.name, all[i - 1].tensor.name) == 0) {
-            (void)gw_cli_place_fail(at, "two tensors are named '%.*s'", SHOWN, all[i].tensor.name);
+            (void)gw_json_fail(at, NULL, "two tensors are named '%.*s'", SHOWN, all[i].tensor.name);
             free(all);
             return false;
         }
@@ -91,47 +95,46 @@ static bool sort_tensors(gw_cli_job *read, const gw_cli_place *at)
 
 /* ---- JSON ---- */
 
-static bool read_shape(const gw_cli_place *at, const json_t *value, uint64_t *elements,
+static bool read_shape(const gw_json_place *at, const json_t *value, uint64_t *elements,
                        bool *vector)
 {
     const json_t *shape = NULL;
-    if (!gw_cli_strict_array(at, value, "shape", 0, MOST_DIMS, &shape)) {
+    if (!gw_json_array(at, value, "shape", 0, MOST_DIMS, &shape)) {
         return false;
     }
     *elements = 1;
     *vector = json_array_size(shape) < 2;
-    const gw_cli_place here = gw_cli_place_key(at, "shape");
+    const gw_json_place here = gw_json_at_key(at, "shape");
     for (size_t i = 0; i < json_array_size(shape); i++) {
         const json_t *dim = json_array_get(shape, i);
-        const gw_cli_place item = gw_cli_place_item(&here, i);
+        const gw_json_place item = gw_json_at_item(&here, i);
         if (!json_is_integer(dim) || json_integer_value(dim) < 1) {
-            return gw_cli_place_fail(&item, "is not a whole number from 1 up");
+            return gw_json_fail(&item, NULL, "is not a whole number from 1 up");
         }
         if ((uint64_t)json_integer_value(dim) > MOST_ELEMENTS / *elements) {
-            return gw_cli_place_fail(&here, "more than 2^40 elements");
+            return gw_json_fail(&here, NULL, "more than 2^40 elements");
         }
         *elements *= (uint64_t)json_integer_value(dim);
     }
     return true;
 }
 
-static bool read_tensor(const gw_cli_place *at, const json_t *value, gw_job_tensor *out,
+static bool read_tensor(const gw_json_place *at, const json_t *value, gw_job_tensor *out,
                         bool *vector)
 {
     const char *name = NULL;
     double ready = 0;
-    if (!gw_cli_strict_object(at, value, "name shape ready_ms") ||
-        !gw_cli_strict_text(at, value, "name", &name) ||
-        !read_shape(at, value, &out->elements, vector) ||
-        !gw_cli_strict_number(at, value, "ready_ms", 0, LONGEST_MS, &ready)) {
+    if (!gw_json_object(at, value, "name shape ready_ms") ||
+        !gw_json_text(at, value, "name", &name) || !read_shape(at, value, &out->elements, vector) ||
+        !gw_json_number(at, value, "ready_ms", 0, LONGEST_MS, &ready)) {
         return false;
     }
     out->ready = ready * 1e-3;
-    return (out->name = strdup(name)) != NULL || gw_cli_place_fail(at, "out of memory");
+    return (out->name = strdup(name)) != NULL || gw_json_fail(at, NULL, "out of memory");
 }
 
 /* As torch says it, or as the library does. */
-static bool read_dtype(const gw_cli_place *root, const char *text, gw_dtype *out)
+static bool read_dtype(const gw_json_place *root, const char *text, gw_dtype *out)
 {
     static const struct {
         const char *torch;
@@ -143,8 +146,8 @@ static bool read_dtype(const gw_cli_place *root, const char *text, gw_dtype *out
             return true;
         }
     }
-    const gw_cli_place here = gw_cli_place_key(root, "gradient_dtype");
-    return gw_cli_place_fail(&here, "'%.*s' is not float32, float16 or bfloat16", SHOWN, text);
+    const gw_json_place here = gw_json_at_key(root, "gradient_dtype");
+    return gw_json_fail(&here, NULL, "'%.*s' is not float32, float16 or bfloat16", SHOWN, text);
 }
 
 /* "cpu, 2 cores", "x86_64", "Intel(R) Xeon(R) CPU …": a processor's architecture or maker, in any case. */
@@ -167,42 +170,40 @@ static bool names_cpu(const char *device)
     return false;
 }
 
-static bool read_json(const gw_cli_place *root, const json_t *json, gw_cli_job *out)
+static bool read_json(const gw_json_place *root, const json_t *json, gw_job_file *out)
 {
     const json_t *tensors = NULL;
     const char *name = "", *device = "", *dtype = "float32", *software = "", *ignored = "";
     double forward = 0, backward = -1, optimizer = 0, beside = 0, batch = 0;
-    if (!gw_cli_strict_format(root, json, "gradwire.job/1") ||
-        !gw_cli_strict_object(
-            root, json,
-            "format name ?device ?software ?batch_per_rank ?gradient_dtype ?compute "
-            "?forward_ms ?backward_ms ?optimizer_ms ?beside_ms tensors") ||
-        !gw_cli_strict_text(root, json, "name", &name) ||
-        !gw_cli_strict_text(root, json, "device", &device) ||
-        !gw_cli_strict_text(root, json, "software", &software) ||
-        !gw_cli_strict_text(root, json, "gradient_dtype", &dtype) ||
+    if (!gw_json_format(root, json, "gradwire.job/1") ||
+        !gw_json_object(root, json,
+                        "format name ?device ?software ?batch_per_rank ?gradient_dtype ?compute "
+                        "?forward_ms ?backward_ms ?optimizer_ms ?beside_ms tensors") ||
+        !gw_json_text(root, json, "name", &name) || !gw_json_text(root, json, "device", &device) ||
+        !gw_json_text(root, json, "software", &software) ||
+        !gw_json_text(root, json, "gradient_dtype", &dtype) ||
         !read_dtype(root, dtype, &out->job.dtype) ||
-        !gw_cli_strict_text(root, json, "compute", &ignored) ||
-        !gw_cli_strict_number(root, json, "batch_per_rank", 0, 1e9, &batch) ||
-        !gw_cli_strict_number(root, json, "forward_ms", 0, LONGEST_MS, &forward) ||
-        !gw_cli_strict_number(root, json, "backward_ms", 0, LONGEST_MS, &backward) ||
-        !gw_cli_strict_number(root, json, "optimizer_ms", 0, LONGEST_MS, &optimizer) ||
-        !gw_cli_strict_number(root, json, "beside_ms", 0, LONGEST_MS, &beside) ||
-        !gw_cli_strict_array(root, json, "tensors", 0, GW_PLAN_MAX_TENSORS, &tensors)) {
+        !gw_json_text(root, json, "compute", &ignored) ||
+        !gw_json_number(root, json, "batch_per_rank", 0, 1e9, &batch) ||
+        !gw_json_number(root, json, "forward_ms", 0, LONGEST_MS, &forward) ||
+        !gw_json_number(root, json, "backward_ms", 0, LONGEST_MS, &backward) ||
+        !gw_json_number(root, json, "optimizer_ms", 0, LONGEST_MS, &optimizer) ||
+        !gw_json_number(root, json, "beside_ms", 0, LONGEST_MS, &beside) ||
+        !gw_json_array(root, json, "tensors", 0, GW_PLAN_MAX_TENSORS, &tensors)) {
         return false;
     }
-    const gw_cli_place here = gw_cli_place_key(root, "tensors");
+    const gw_json_place here = gw_json_at_key(root, "tensors");
     if (json_array_size(tensors) == 0) {
-        return gw_cli_place_fail(&here, "is empty: the job has nothing to send");
+        return gw_json_fail(&here, NULL, "is empty: the job has nothing to send");
     }
     gw_job *job = &out->job;
     gw_job_tensor *read = room_for(out, json_array_size(tensors));
     job->name = strdup(name);
     if (!read || !job->name) {
-        return gw_cli_place_fail(root, "out of memory");
+        return gw_json_fail(root, NULL, "out of memory");
     }
     while (job->n < json_array_size(tensors)) {
-        const gw_cli_place item = gw_cli_place_item(&here, job->n);
+        const gw_json_place item = gw_json_at_item(&here, job->n);
         const size_t i = job->n++;
         if (!read_tensor(&item, json_array_get(tensors, i), &read[i], &out->vector[i])) {
             return false;
@@ -213,8 +214,8 @@ static bool read_json(const gw_cli_place *root, const json_t *json, gw_cli_job *
     }
     const double last = read[job->n - 1].ready;
     if (backward >= 0 && backward * 1e-3 < last) {
-        return gw_cli_place_fail(root, "backward_ms is %g, but '%.*s' is ready at %g", backward,
-                                 SHOWN, read[job->n - 1].name, last * 1e3);
+        return gw_json_fail(root, NULL, "backward_ms is %g, but '%.*s' is ready at %g", backward,
+                            SHOWN, read[job->n - 1].name, last * 1e3);
     }
     job->forward = forward * 1e-3;
     job->backward = backward >= 0 ? backward * 1e-3 : last;
@@ -226,17 +227,17 @@ static bool read_json(const gw_cli_place *root, const json_t *json, gw_cli_job *
     return true;
 }
 
-bool gw_cli_job_parse(const void *data, size_t size, gw_cli_job *out, char *why, size_t why_size)
+bool gw_job_file_parse(const void *data, size_t size, gw_job_file *out, char *why, size_t why_size)
 {
-    const gw_cli_place root = gw_cli_place_root(why, why_size);
-    gw_cli_job read = {.job = {.name = NULL}};
-    json_t *json = gw_cli_strict_load(data, size, &root);
+    const gw_json_place root = gw_json_root(why, why_size);
+    gw_job_file read = {.job = {.name = NULL}};
+    json_t *json = gw_json_load(data, size, &root);
     const bool fine = json && read_json(&root, json, &read);
     json_decref(json);
     if (fine) {
         *out = read;
     } else {
-        gw_cli_job_free(&read);
+        gw_job_file_free(&read);
     }
     return fine;
 }
@@ -276,7 +277,7 @@ static bool cut_line(char *line, char *field[4])
 /* gradwire.attach leaves smaller tensors uncompressed (dense_below). */
 static const double CSV_LARGE = 16384;
 
-static bool read_line(char *line, const gw_cli_place *at, gw_cli_job *read, double *clock)
+static bool read_line(char *line, const gw_json_place *at, gw_job_file *read, double *clock)
 {
     gw_job *job = &read->job;
     char *field[4];
@@ -284,36 +285,36 @@ static bool read_line(char *line, const gw_cli_place *at, gw_cli_job *read, doub
     gw_job_tensor *tensor = (gw_job_tensor *)&job->tensors[job->n];
     const size_t number = job->n + 2;
     if (!cut_line(line, field)) {
-        return gw_cli_place_fail(at, "line %zu: not four fields", number);
+        return gw_json_fail(at, NULL, "line %zu: not four fields", number);
     }
     if (!read_decimal(field[0], 1e9, &order) || (size_t)order != job->n) {
-        return gw_cli_place_fail(at, "line %zu: order '%.*s' is not %zu", number, SHOWN, field[0],
-                                 job->n);
+        return gw_json_fail(at, NULL, "line %zu: order '%.*s' is not %zu", number, SHOWN, field[0],
+                            job->n);
     }
     if (field[1][0] == '\0') {
-        return gw_cli_place_fail(at, "line %zu: a tensor without a name", number);
+        return gw_json_fail(at, NULL, "line %zu: a tensor without a name", number);
     }
     if (!read_decimal(field[2], (double)MOST_ELEMENTS, &elements) || elements < 1 ||
         elements != floor(elements)) {
-        return gw_cli_place_fail(at, "line %zu: numel '%.*s' is not a whole number from 1 to 2^40",
-                                 number, SHOWN, field[2]);
+        return gw_json_fail(at, NULL, "line %zu: numel '%.*s' is not a whole number from 1 to 2^40",
+                            number, SHOWN, field[2]);
     }
     if (!read_decimal(field[3], LONGEST_MS * 1e3, &gap)) {
-        return gw_cli_place_fail(at, "line %zu: gap_us '%.*s' is not a time from 0 up", number,
-                                 SHOWN, field[3]);
+        return gw_json_fail(at, NULL, "line %zu: gap_us '%.*s' is not a time from 0 up", number,
+                            SHOWN, field[3]);
     }
     *clock += gap;
     *tensor = (gw_job_tensor){
         .name = strdup(field[1]), .elements = (uint64_t)elements, .ready = *clock * 1e-6};
     if (!tensor->name) {
-        return gw_cli_place_fail(at, "out of memory");
+        return gw_json_fail(at, NULL, "out of memory");
     }
     read->vector[job->n] = elements < CSV_LARGE || strstr(tensor->name, "bias") != NULL;
     job->n++;
     return true;
 }
 
-static bool read_csv(char *text, const gw_cli_place *at, const char *name, gw_cli_job *out)
+static bool read_csv(char *text, const gw_json_place *at, const char *name, gw_job_file *out)
 {
     gw_job *job = &out->job;
     double clock = 0;
@@ -323,43 +324,76 @@ static bool read_csv(char *text, const gw_cli_place *at, const char *name, gw_cl
     }
     char *rest = NULL, *line = strtok_r(text, "\r\n", &rest);
     if (!line || strcmp(line, HEADER) != 0) {
-        return gw_cli_place_fail(at, "the first line is not '%s'", HEADER);
+        return gw_json_fail(at, NULL, "the first line is not '%s'", HEADER);
     }
     job->name = strdup(name);
     if (!room_for(out, lines) || !job->name) {
-        return gw_cli_place_fail(at, "out of memory");
+        return gw_json_fail(at, NULL, "out of memory");
     }
     while ((line = strtok_r(NULL, "\r\n", &rest)) != NULL) {
         if (job->n == GW_PLAN_MAX_TENSORS) {
-            return gw_cli_place_fail(at, "more than %d tensors", GW_PLAN_MAX_TENSORS);
+            return gw_json_fail(at, NULL, "more than %d tensors", GW_PLAN_MAX_TENSORS);
         }
         if (!read_line(line, at, out, &clock)) {
             return false;
         }
     }
     if (job->n == 0) {
-        return gw_cli_place_fail(at, "no tensors: the job has nothing to send");
+        return gw_json_fail(at, NULL, "no tensors: the job has nothing to send");
     }
     job->backward = clock * 1e-6;
     return sort_tensors(out, at);
 }
 
-bool gw_cli_job_parse_csv(const char *data, size_t size, const char *name, gw_cli_job *out,
-                          char *why, size_t why_size)
+bool gw_job_file_parse_csv(const char *data, size_t size, const char *name, gw_job_file *out,
+                           char *why, size_t why_size)
 {
-    const gw_cli_place root = gw_cli_place_root(why, why_size);
-    gw_cli_job read = {.job = {.name = NULL}};
+    const gw_json_place root = gw_json_root(why, why_size);
+    gw_job_file read = {.job = {.name = NULL}};
     if (memchr(data, '\0', size)) {
-        return gw_cli_place_fail(&root, "a byte of 0 in a text file");
+        return gw_json_fail(&root, NULL, "a byte of 0 in a text file");
     }
     char *text = strndup(data, size);
     const bool fine =
-        text ? read_csv(text, &root, name, &read) : gw_cli_place_fail(&root, "out of memory");
+        text ? read_csv(text, &root, name, &read) : gw_json_fail(&root, NULL, "out of memory");
     free(text);
     if (fine) {
         *out = read;
     } else {
-        gw_cli_job_free(&read);
+        gw_job_file_free(&read);
     }
     return fine;
+}
+
+/* ---- in C programs ---- */
+
+gw_status gw_job_read(const char *path, gw_job **out, gw_why *why)
+{
+    gw_file_bytes file;
+    char reason[GW_FILE_WHY] = "";
+    GW_REQUIRE(why, path != NULL && out != NULL, "no path, or no place for the job");
+    gw_job_file *read = calloc(1, sizeof *read);
+    gw_status status = read ? gw_file_open(path, &file, why)
+                            : GW_FAIL(why, GW_ERR_MEMORY, "%s: no memory for a job", path);
+    if (status == GW_OK) {
+        status = gw_job_file_parse(file.data, file.size, read, reason, sizeof reason)
+                     ? GW_OK
+                     : GW_FAIL(why, GW_ERR_CORRUPT, "%s: %s", path, reason);
+        free(file.data);
+    }
+    if (status != GW_OK) {
+        free(read);
+        return status;
+    }
+    *out = &read->job;
+    return GW_OK;
+}
+
+void gw_job_free(gw_job *job)
+{
+    gw_job_file *read = (gw_job_file *)job; /* its first member */
+    if (read) {
+        gw_job_file_free(read);
+        free(read);
+    }
 }

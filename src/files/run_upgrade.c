@@ -1,12 +1,12 @@
 /* Formats before; see run_upgrade.h. */
-#include "cli/files/run_upgrade.h"
+#include "files/run_upgrade.h"
 
 #include <stdint.h>
 #include <string.h>
 
-unsigned gw_cli_run_format(const char *text)
+unsigned gw_run_format(const char *text)
 {
-    static const char *const FORMATS[] = {"gradwire.run/1", "gradwire.run/2", GW_CLI_RUN_FORMAT};
+    static const char *const FORMATS[] = {"gradwire.run/1", "gradwire.run/2", GW_RUN_FORMAT};
     for (unsigned i = 0; text && i < sizeof FORMATS / sizeof *FORMATS; i++) {
         if (strcmp(text, FORMATS[i]) == 0) {
             return i + 1;
@@ -51,7 +51,7 @@ static bool upgrade_window(json_t *window, const json_t *decisions)
                                made ? json_copy((json_t *)(uintptr_t)made) : json_null()) == 0;
 }
 
-bool gw_cli_run_upgrade(json_t *root, unsigned format)
+bool gw_run_upgrade(json_t *root, unsigned format)
 {
     const json_t *windows = json_object_get(root, "watch");
     const json_t *decisions = json_object_get(root, "auto");
