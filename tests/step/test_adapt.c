@@ -1,5 +1,6 @@
 /* Levels chosen during training: every rank the same, nothing lost on the way, and a rule for what goes wrong. */
 #include "step/adapting.h"
+#include "step/stored_state.h"
 
 static const steps_layer ranks_of[] = {{17 * 400, "lowrank:rank=4", "sum", 0},
                                        {17 * 60, "lowrank:rank=4", "sum", 0},
@@ -391,6 +392,32 @@ static void a_restart_goes_on_bit_for_bit(void **state)
     run(topks, "topk:density=0.05", "topk:density=0.05", restart_main);
 }
 
+/* In the middle of a period, with levels from the one before. */
+static void stored_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    uint32_t others = 0;
+    begin(s, j, comm, NULL);
+    stored_or_die(s->step, "adapt-v1.state", gw_step_adapt_load, gw_step_adapt_save);
+    for (uint32_t i = 0; i < s->step->adapt->n; i++) {
+        others += level_of(s, i) != s->step->adapt->layers[i].uniform;
+    }
+    RANK_TRUE(others != 0, "no level but the default's");
+    for (uint64_t step = gw_step_number(s->step); step <= 2 * PERIOD; step++) {
+        take_step(j, s, step);
+        steps_equal_or_die(all, j->ends, rank);
+    }
+    RANK_TRUE(last(s, 1).step == PERIOD, "the period is not ended");
+    steps_close(s);
+}
+
+static void a_stored_checkpoint_loads(void **state)
+{
+    (void)state;
+    run(dithers, "dither:bits=4", "dither:bits=4", stored_main);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -403,6 +430,7 @@ int main(void)
         cmocka_unit_test(without_a_choice_the_default),
         cmocka_unit_test(another_choice_is_named),
         cmocka_unit_test(a_restart_goes_on_bit_for_bit),
+        cmocka_unit_test(a_stored_checkpoint_loads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
