@@ -7,7 +7,7 @@
 #include "support/steps.h"
 
 #include "coll/exchange.h"
-#include "step/adapt.h"
+#include "control/control.h"
 
 #include <math.h>
 

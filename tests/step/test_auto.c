@@ -3,7 +3,7 @@
 #include "support/check.h"
 #include "support/steps.h"
 
-#include "step/auto.h"
+#include "control/auto.h"
 #include "step/stored_state.h"
 
 #include <math.h>
@@ -67,7 +67,7 @@ static gw_cluster cheap_coding(void)
 
 static gw_step_auto *of(const steps *s)
 {
-    return s->step->adapt->over;
+    return gw_control_of(s->step)->over;
 }
 
 static void begin(job *j, uint32_t rank, gw_comm *comm)

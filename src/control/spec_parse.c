@@ -1,4 +1,4 @@
-#include "step/spec_parse.h"
+#include "control/spec_parse.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /* Words of a line of settings: "adapt:period=50,alpha=2/topk:density=0.01". */
-#ifndef GW_STEP_SPEC_PARSE_H
-#define GW_STEP_SPEC_PARSE_H
+#ifndef GW_CONTROL_SPEC_PARSE_H
+#define GW_CONTROL_SPEC_PARSE_H
 
 #include <stddef.h>
 

@@ -1,6 +1,6 @@
 /* When gradients are ready, seen by the step itself: seconds from the end of one wait to each post of the next step, while
  * exchanges are held back so that they are of computing alone. And the ranks' noise, of a sample of the gradients. */
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include <math.h>
 #include <stdlib.h>

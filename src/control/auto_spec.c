@@ -1,6 +1,6 @@
 /* auto in one line of text. */
 #include "base/why.h"
-#include "step/spec_parse.h"
+#include "control/spec_parse.h"
 
 #include <gradwire/step_auto.h>
 

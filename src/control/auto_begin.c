@@ -1,5 +1,5 @@
 /* Before the first step: settings, which layers, which levels each could have, memory, and what coding costs. */
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include <gradwire/frame.h>
 
@@ -11,7 +11,7 @@
 
 static gw_status check(const gw_step *s, const gw_step_auto_config *c, gw_why *why)
 {
-    if (c == NULL || s->adapt != NULL || !s->agreed || s->posted != 0) {
+    if (c == NULL || gw_control_of(s) != NULL || !s->agreed || s->posted != 0) {
         return GW_FAIL(
             why, GW_ERR_STATE,
             "auto begins once, between steps, after gw_step_agree, and not beside adapt");
@@ -415,7 +415,7 @@ gw_status gw_step_auto_begin(gw_step *s, const gw_step_auto_config *config, gw_w
     u->watch.measured_seconds = (double)NAN;
     status = status == GW_OK ? open_all(u, config, why) : status;
     if (status != GW_OK) {
-        gw_step_adapt_end(s);
+        gw_step_adapt_end(a);
         return status;
     }
     gw_auto_judge_begin(&u->judge, u->config.limit, u->config.alpha);

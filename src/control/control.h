@@ -7,8 +7,8 @@
  *     window + lag                they are there, and averaged; the thread begins to solve
  *     window + 2 lag              choices are compared, and bind
  */
-#ifndef GW_STEP_ADAPT_H
-#define GW_STEP_ADAPT_H
+#ifndef GW_CONTROL_CONTROL_H
+#define GW_CONTROL_CONTROL_H
 
 #include "step/step.h"
 
@@ -83,6 +83,17 @@ typedef struct gw_step_adapt {
     void (*hold)(void *context, struct gw_step_adapt *adapt, int choice);
     void *hold_context;
 } gw_step_adapt;
+
+/* What follows this step; NULL: nothing does. */
+static inline gw_step_adapt *gw_control_of(const gw_step *s)
+{
+    return s->above;
+}
+
+/* The hooks of the step. */
+extern const gw_step_hooks gw_control_hooks;
+gw_status gw_step_adapt_copy(void *adapt, uint32_t layer, const gw_tensor *gradient, gw_why *why);
+void gw_step_adapt_end(void *adapt);
 
 uint64_t gw_step_adapt_bound(const gw_step_adapt *a); /* the offset of the last row above */
 /* Before the first period: settles what hangs on no levels; then, with a->layers there, copies and tables, and `more`

@@ -1,5 +1,5 @@
 /* A decision in words, and what it sends. */
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include <math.h>
 #include <stdio.h>

@@ -1,5 +1,5 @@
 /* What a run that is resumed needs of auto: a list of 64-bit words, little-endian, the last a hash of the others. */
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include "base/little_endian.h"
 
@@ -140,7 +140,7 @@ static void rest(walk *w, gw_step_auto *u)
 
 static gw_step_auto *auto_of(const gw_step *s)
 {
-    return s->adapt != NULL ? s->adapt->over : NULL;
+    return gw_control_of(s) != NULL ? gw_control_of(s)->over : NULL;
 }
 
 gw_status gw_step_auto_save_bytes(const gw_step *s, size_t *bytes, gw_why *why)

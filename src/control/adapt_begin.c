@@ -1,5 +1,5 @@
 /* Before the first period: which layers, which levels each could have, by which route, and what that sends. */
-#include "step/adapt.h"
+#include "control/control.h"
 
 #include "base/huge_pages.h"
 
@@ -282,7 +282,7 @@ static gw_status allocate(gw_step_adapt *a, gw_why *why)
 
 static gw_status check(const gw_step *s, const gw_step_adapt_config *c, gw_why *why)
 {
-    if (c == NULL || s->adapt != NULL || !s->agreed || s->posted != 0) {
+    if (c == NULL || gw_control_of(s) != NULL || !s->agreed || s->posted != 0) {
         return GW_FAIL(why, GW_ERR_STATE, "adapt begins once, between steps, after gw_step_agree");
     }
     if (c->every < GW_STEP_ADAPT_LEAST_PERIOD || c->every > (uint64_t)1 << 40) {
@@ -392,7 +392,8 @@ gw_status gw_step_adapt_open(gw_step *s, gw_step_adapt **out, gw_why *why)
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for adapt");
     }
     a->step = s;
-    s->adapt = *out = a;
+    s->above = *out = a;
+    s->hooks = &gw_control_hooks;
     (void)pthread_mutex_init(&a->lock, NULL);
     (void)pthread_cond_init(&a->changed, NULL);
     return s->side == NULL ? gw_step_split(s, s->config.comm, 0, &s->side, why) : GW_OK;
@@ -434,7 +435,7 @@ gw_status gw_step_adapt_begin(gw_step *s, const gw_step_adapt_config *config, gw
         status = start(a, why);
     }
     if (status != GW_OK) {
-        gw_step_adapt_end(s);
+        gw_step_adapt_end(a);
     }
     return status;
 }

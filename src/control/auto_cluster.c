@@ -1,7 +1,7 @@
 /* What coding and links cost, measured by all ranks at once: what they share they share here too. Every number is agreed
  * before it counts. */
 #define _POSIX_C_SOURCE 200809L
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include <math.h>
 #include <stdatomic.h>

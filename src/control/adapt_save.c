@@ -1,6 +1,6 @@
 /* What a run that is resumed needs of adapt: a list of 64-bit words, little-endian, the last a hash of the others. Where
  * in the period it stands follows from the step's number. */
-#include "step/adapt.h"
+#include "control/control.h"
 
 #include "base/little_endian.h"
 
@@ -19,10 +19,10 @@ static size_t words_of(const gw_step_adapt *a)
 gw_status gw_step_adapt_save_bytes(const gw_step *s, size_t *bytes, gw_why *why)
 {
     GW_REQUIRE(why, s != NULL && bytes != NULL, "no step, or no place for the size");
-    if (s->adapt == NULL || s->adapt->over != NULL) {
+    if (gw_control_of(s) == NULL || gw_control_of(s)->over != NULL) {
         return GW_FAIL(why, GW_ERR_STATE, "adapt was not begun");
     }
-    *bytes = 8 * words_of(s->adapt);
+    *bytes = 8 * words_of(gw_control_of(s));
     return GW_OK;
 }
 
@@ -64,7 +64,7 @@ gw_status gw_step_adapt_save(gw_step *s, void *buffer, size_t capacity, size_t *
     if (status != GW_OK) {
         return status;
     }
-    gw_step_adapt *a = s->adapt;
+    gw_step_adapt *a = gw_control_of(s);
     (void)gw_step_adapt_idle(a);
     const uint64_t head[HEAD] = {MAGIC, a->hash, s->number, (uint64_t)a->live, a->n, a->table};
     uint8_t *to = buffer;
@@ -122,7 +122,7 @@ static const uint8_t *get_numbers(const uint8_t *from, double *numbers, size_t n
 gw_status gw_step_adapt_load(gw_step *s, const void *bytes, size_t size, gw_why *why)
 {
     GW_REQUIRE(why, s != NULL && bytes != NULL, "no step, or no bytes");
-    gw_step_adapt *a = s->adapt;
+    gw_step_adapt *a = gw_control_of(s);
     if (a == NULL || a->over != NULL || bytes == NULL || s->posted != 0) {
         return GW_FAIL(why, GW_ERR_STATE, "adapt's state is loaded between steps, after begin");
     }

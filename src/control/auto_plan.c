@@ -1,5 +1,5 @@
 /* The plan, by the thread beside training: from tables, job and cluster that all ranks have alike. */
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include <math.h>
 #include <stdlib.h>

@@ -9,10 +9,10 @@
  *     window + lag                 they are there; the link is measured where there is reason; the thread plans
  *     window + lag + rest          plans are compared, and bind
  */
-#ifndef GW_STEP_AUTO_H
-#define GW_STEP_AUTO_H
+#ifndef GW_CONTROL_AUTO_H
+#define GW_CONTROL_AUTO_H
 
-#include "step/adapt.h"
+#include "control/control.h"
 
 #include <gradwire/step_auto.h>
 

@@ -1,6 +1,6 @@
 /* The timetable of choosing during training, and what ranks tell each other. Everything here runs between steps, on the
  * caller's thread. */
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include "base/huge_pages.h"
 #include "base/numeric.h"
@@ -184,10 +184,10 @@ static gw_status bind(gw_step_adapt *a, gw_why *why)
     return GW_OK;
 }
 
-gw_status gw_step_adapt_go_on(gw_step *s, uint64_t number, gw_why *why)
+static gw_status go_on(void *adapt, uint64_t number, gw_why *why)
 {
     gw_why own = {""};
-    gw_step_adapt *a = s->adapt;
+    gw_step_adapt *a = adapt;
     why = gw_why_or(why, &own);
     if (a->over != NULL) {
         return gw_step_auto_go_on(a->over, number, why);
@@ -215,32 +215,30 @@ gw_status gw_step_adapt_go_on(gw_step *s, uint64_t number, gw_why *why)
     return offset == gw_step_adapt_bound(a) ? bind(a, why) : GW_OK;
 }
 
-int gw_step_adapt_has(const gw_step *s, uint32_t layer)
+static int plans(const void *adapt, uint32_t layer)
 {
-    const gw_step_adapt *a = s->adapt;
-    return a != NULL && layer < a->known && a->place_of[layer] != UINT32_MAX;
+    const gw_step_adapt *a = adapt;
+    return layer < a->known && a->place_of[layer] != UINT32_MAX;
 }
 
 gw_status gw_step_adapt_last(const gw_step *s, uint64_t *n, gw_step_decision *decision)
 {
     GW_REQUIRE(NULL, s != NULL && n != NULL && decision != NULL,
                "no step, or no place for the decision");
-    if (s->adapt == NULL) {
+    if (gw_control_of(s) == NULL) {
         return GW_ERR_STATE;
     }
-    *n = s->adapt->decisions;
+    *n = gw_control_of(s)->decisions;
     if (*n != 0) {
-        *decision = s->adapt->last;
+        *decision = gw_control_of(s)->last;
     }
     return GW_OK;
 }
 
-void gw_step_adapt_end(gw_step *s)
+void gw_step_adapt_end(void *adapt)
 {
-    gw_step_adapt *a = s->adapt;
-    if (a == NULL) {
-        return;
-    }
+    gw_step_adapt *a = adapt;
+    gw_step *s = a->step;
     if (a->request != NULL && s->status == GW_OK) { /* others may still read what is freed here */
         (void)gw_comm_wait(s->side, a->request, s->config.timeout, NULL);
     }
@@ -268,5 +266,9 @@ void gw_step_adapt_end(gw_step *s)
     (void)pthread_cond_destroy(&a->changed);
     (void)pthread_mutex_destroy(&a->lock);
     free(a);
-    s->adapt = NULL;
+    s->hooks = NULL;
+    s->above = NULL;
 }
+
+const gw_step_hooks gw_control_hooks = {
+    .posted = gw_step_adapt_copy, .waited = go_on, .plans = plans, .close = gw_step_adapt_end};

@@ -1,6 +1,6 @@
 /* The thread beside training: what each level would lose of the copies, then which level each layer gets. It never
  * talks to other ranks. */
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include "base/numeric.h"
 #include "base/priority.h"
@@ -15,9 +15,10 @@
 /* ---- copies ---- */
 
 /* In post: the layer still belongs to the caller, its residuals are those of the last step. */
-gw_status gw_step_adapt_copy(gw_step *s, uint32_t layer, const gw_tensor *gradient, gw_why *why)
+gw_status gw_step_adapt_copy(void *adapt, uint32_t layer, const gw_tensor *gradient, gw_why *why)
 {
-    gw_step_adapt *a = s->adapt;
+    gw_step_adapt *a = adapt;
+    const gw_step *s = a->step;
     const uint32_t place = layer < a->known ? a->place_of[layer] : UINT32_MAX;
     if (a->over != NULL) {
         return gw_step_auto_seen(a->over, layer, place, gradient, why);

@@ -1,5 +1,5 @@
 /* The rules: what windows of steps say about the plan in force. docs/auto.md has them with their reasons. */
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include <math.h>
 

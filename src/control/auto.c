@@ -1,6 +1,6 @@
 /* The timetable: rounds, windows, and what ranks tell each other. Everything here runs between steps, on the caller's
  * thread. */
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include "base/numeric.h"
 
@@ -433,7 +433,7 @@ gw_status gw_step_auto_go_on(gw_step_auto *u, uint64_t number, gw_why *why)
 
 static gw_step_auto *auto_of(const gw_step *s)
 {
-    return s->adapt != NULL ? s->adapt->over : NULL;
+    return gw_control_of(s) != NULL ? gw_control_of(s)->over : NULL;
 }
 
 gw_status gw_step_auto_loss(gw_step *s, double loss)

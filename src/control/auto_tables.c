@@ -1,5 +1,5 @@
 /* Tables of errors as the plan takes them: of a step, in force for a while. docs/auto.md, "Delayed errors". */
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include <math.h>
 #include <string.h>
