@@ -13,21 +13,10 @@
 
 gw_status gw_auto_gather(gw_step_auto *u, const void *own, size_t bytes, void *all, gw_why *why)
 {
-    gw_step *s = u->step;
-    gw_comm *comm = s->side;
     gw_request request = NULL;
-    gw_status status = gw_gather_post(comm, own, bytes, u->room, &request, why);
-    if (status == GW_OK) {
-        status = gw_comm_wait(comm, request, s->config.timeout, why);
-    }
-    if (status == GW_OK) {
-        status = gw_gather_take(comm, u->room, bytes, all, why);
-    }
-    if (status != GW_OK) {
-        const gw_why said = *why;
-        gw_step_fail(s, status, &said);
-    }
-    return status;
+    const gw_status status = gw_control_post(&u->control, own, bytes, u->room, &request, why);
+    return status == GW_OK ? gw_control_arrive(&u->control, &request, u->room, bytes, all, why)
+                           : status;
 }
 
 /* ---- coding ---- */
@@ -183,7 +172,7 @@ static double time_copy(void)
 
 static gw_status check_given(const gw_step_auto *u, const gw_cluster *c, uint32_t near, gw_why *why)
 {
-    const uint32_t ranks = u->step->config.comm->ranks;
+    const uint32_t ranks = u->control.step->config.comm->ranks;
     if ((uint64_t)c->nodes * c->ranks_per_node != ranks || c->ranks_per_node != near ||
         c->has_gpu) {
         return GW_FAIL(why, GW_ERR_ARG,
@@ -231,7 +220,7 @@ enum { MOST_PROBE = 1 << 20 };
 
 gw_status gw_auto_cluster_open(gw_step_auto *u, const gw_cluster *given, gw_why *why)
 {
-    const gw_step_config *config = &u->step->config;
+    const gw_step_config *config = &u->control.step->config;
     const uint32_t ranks = config->comm->ranks, k = config->ranks_per_node;
     const uint32_t near = k != 0 && ranks % k == 0 ? k : 1;
     const gw_cluster_link none = {.rate = 1e12};
@@ -267,7 +256,7 @@ gw_status gw_auto_cluster_open(gw_step_auto *u, const gw_cluster *given, gw_why 
 gw_status gw_auto_cluster_codecs(gw_step_auto *u, gw_why *why)
 {
     enum { WIDTH = 2 * GW_AUTO_POINTS };
-    const uint32_t ranks = u->step->config.comm->ranks;
+    const uint32_t ranks = u->control.step->config.comm->ranks;
     gw_params coded[GW_AUTO_CODECS];
     const size_t n = list_coded(u, coded), numbers = n * WIDTH + 2;
     double own[GW_AUTO_CODECS * WIDTH + 2] = {0};
@@ -339,7 +328,7 @@ static double spent_here(void)
  * it. */
 static gw_status exchange(gw_step_auto *u, gw_comm *comm, size_t piece, double own[2], gw_why *why)
 {
-    const uint32_t ranks = u->step->config.comm->ranks;
+    const uint32_t ranks = u->control.step->config.comm->ranks;
     double zero = 0;
     gw_status status = gw_auto_gather(u, &zero, sizeof zero, u->probe_said, why); /* together */
     if (status != GW_OK) {
@@ -355,7 +344,7 @@ static gw_status exchange(gw_step_auto *u, gw_comm *comm, size_t piece, double o
     const double begin = gw_step_now(), spent = spent_here();
     status = comm->table->alltoallv(comm, u->probe, sizes, at, receive, sizes, at, &request, why);
     if (status == GW_OK) {
-        status = nap(comm, request, u->step->config.timeout, why);
+        status = nap(comm, request, u->control.step->config.timeout, why);
     }
     own[0] = gw_step_now() - begin;
     own[1] = spent_here() - spent;
@@ -368,7 +357,7 @@ static gw_status exchange(gw_step_auto *u, gw_comm *comm, size_t piece, double o
     }
     if (status != GW_OK) {
         const gw_why said = *why;
-        gw_step_fail(u->step, status, &said);
+        gw_step_fail(u->control.step, status, &said);
         return status;
     }
     own[1] = u->link != NULL ? 0 : fmin(own[1] / own[0], 1);
@@ -380,7 +369,7 @@ static gw_status exchange(gw_step_auto *u, gw_comm *comm, size_t piece, double o
 static gw_status once(gw_step_auto *u, gw_comm *comm, size_t piece, double *seconds, double *mine,
                       double *share, gw_why *why)
 {
-    const uint32_t ranks = u->step->config.comm->ranks;
+    const uint32_t ranks = u->control.step->config.comm->ranks;
     double own[2] = {0};
     gw_status status = exchange(u, comm, piece, own, why);
     status = status == GW_OK ? gw_auto_gather(u, own, sizeof own, u->probe_said, why) : status;
@@ -433,7 +422,7 @@ static gw_status measure_link(gw_step_auto *u, gw_comm *comm, gw_cluster_link *l
 
 gw_status gw_auto_cluster_links(gw_step_auto *u, gw_why *why)
 {
-    const gw_lane *lane = &u->step->lanes[0].groups;
+    const gw_lane *lane = &u->control.step->lanes[0].groups;
     gw_cluster *c = &u->cluster;
     u->judge.link = (double)NAN;
     if (c->nodes == 1 || c->ranks_per_node == 1) {
@@ -453,7 +442,7 @@ gw_status gw_auto_cluster_links(gw_step_auto *u, gw_why *why)
 gw_status gw_auto_cluster_glance(gw_step_auto *u, double *faster, gw_why *why)
 {
     static const double GLANCE = 0.0025, MOST = 1000;
-    const gw_lane *lane = &u->step->lanes[0].groups;
+    const gw_lane *lane = &u->control.step->lanes[0].groups;
     const gw_cluster *c = &u->cluster;
     const int flat = c->nodes == 1 || c->ranks_per_node == 1;
     gw_comm *comm = flat ? lane->flat : lane->inter;

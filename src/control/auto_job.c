@@ -42,7 +42,7 @@ static uint64_t scramble(uint64_t x)
  * sketches, are those of what it is of, on the average. The squared norm of the layer. */
 static double sample(gw_step_auto *u, uint32_t layer, const gw_tensor *gradient, gw_auto_sketch *to)
 {
-    const gw_step *s = u->step;
+    const gw_step *s = u->control.step;
     const uint64_t blocks = gradient->count / GW_AUTO_BINS;
     const size_t size = gw_dtype_size(gradient->dtype);
     double bins[GW_AUTO_BINS] = {0}, squares = 0;
@@ -63,20 +63,21 @@ static double sample(gw_step_auto *u, uint32_t layer, const gw_tensor *gradient,
         }
     }
     const double scale = (double)blocks / (double)n;
-    (void)pthread_mutex_lock(&u->base->lock);
+    (void)pthread_mutex_lock(&u->control.lock);
     to->squares += scale * squares;
     for (int i = 0; i < GW_AUTO_BINS; i++) {
         to->bins[i] += sqrt(scale) * bins[i];
     }
-    (void)pthread_mutex_unlock(&u->base->lock);
+    (void)pthread_mutex_unlock(&u->control.lock);
     return scale * squares;
 }
 
-gw_status gw_step_auto_seen(gw_step_auto *u, uint32_t layer, uint32_t place,
-                            const gw_tensor *gradient, gw_why *why)
+gw_status gw_auto_posted(gw_control *c, uint32_t layer, uint32_t place, const gw_tensor *gradient,
+                         gw_why *why)
 {
-    gw_step_adapt *a = u->base;
-    const uint64_t number = u->step->number;
+    gw_step_auto *u = gw_auto_of(c);
+    gw_control *a = &u->control;
+    const uint64_t number = u->control.step->number;
     if (u->timing && layer < a->known) {
         u->posted[(size_t)u->n_timed * a->known + layer] = gw_auto_now(u) - u->ended;
     }
@@ -86,11 +87,11 @@ gw_status gw_step_auto_seen(gw_step_auto *u, uint32_t layer, uint32_t place,
     if (number - u->window_from == place % GW_AUTO_WINDOW) {
         (void)sample(u, layer, gradient, &u->watching);
     }
-    if (!a->live || u->quick || number - a->start != a->layers[place].share) {
+    if (!a->live || u->control.quick || number - a->start != a->layers[place].share) {
         return GW_OK;
     }
     a->own[u->gradients_at + place] = sqrt(sample(u, layer, gradient, &u->sketch));
-    return gw_step_adapt_keep(a, place, gradient, why);
+    return gw_control_copy(c, place, gradient, why);
 }
 
 /* ---- between steps ---- */
@@ -98,7 +99,7 @@ gw_status gw_step_auto_seen(gw_step_auto *u, uint32_t layer, uint32_t place,
 void gw_auto_noise(const gw_step_auto *u, const double *sketches, size_t stride, double *noise,
                    double *squares)
 {
-    const uint32_t ranks = u->step->config.comm->ranks;
+    const uint32_t ranks = u->control.step->config.comm->ranks;
     double mean[GW_AUTO_SKETCH] = {0}, apart = 0;
     for (uint32_t r = 0; r < ranks; r++) {
         for (size_t i = 0; i < GW_AUTO_SKETCH; i++) {
@@ -115,16 +116,18 @@ void gw_auto_noise(const gw_step_auto *u, const double *sketches, size_t stride,
     *squares = mean[0];
 }
 
-void gw_auto_job_sum_up(gw_step_auto *u)
+/* Medians of what was timed, and the sketch. */
+void gw_auto_complete(gw_control *c)
 {
-    const uint32_t known = u->base->known;
+    gw_step_auto *u = gw_auto_of(c);
+    const uint32_t known = c->known;
     for (uint32_t l = 0; l < known && u->n_timed != 0; l++) {
         for (uint32_t i = 0; i < u->n_timed; i++) {
             u->sorted[i] = u->posted[(size_t)i * known + l];
         }
-        u->base->own[u->posted_at + l] = gw_auto_median(u->sorted, u->n_timed);
+        u->control.own[u->posted_at + l] = gw_auto_median(u->sorted, u->n_timed);
     }
-    memcpy(u->base->own + u->posted_at + known, &u->sketch, sizeof u->sketch);
+    memcpy(u->control.own + u->posted_at + known, &u->sketch, sizeof u->sketch);
 }
 
 /* Layer, or fusion, of the step as one tensor. */
@@ -142,11 +145,11 @@ static void add_tensor(gw_step_auto *u, const char *name, uint64_t elements, dou
 
 static void add_fusion(gw_step_auto *u, const gw_fusion *f)
 {
-    const gw_step *s = u->step;
+    const gw_step *s = u->control.step;
     double ready = 0;
     for (uint32_t i = 0; i < f->count; i++) {
         const uint32_t layer = s->fused[f->first + i];
-        const double one = layer < u->base->known ? u->ready[layer] : 0;
+        const double one = layer < u->control.known ? u->ready[layer] : 0;
         ready = one > ready ? one : ready;
     }
     if (f->elements != 0) {
@@ -166,8 +169,8 @@ static gw_dtype dtype_of(const gw_step *s, uint32_t layers)
 
 void gw_auto_job_make(gw_step_auto *u)
 {
-    const gw_step *s = u->step;
-    const gw_step_adapt *a = u->base;
+    const gw_step *s = u->control.step;
+    const gw_control *a = &u->control;
     double first = (double)INFINITY, last = 0;
     u->job = (gw_job){.name = "this step", .tensors = u->tensors, .dtype = dtype_of(s, a->known)};
     for (uint32_t l = 0; l < a->known; l++) {

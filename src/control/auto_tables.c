@@ -45,7 +45,7 @@ static double counted(double signal)
 
 /* A layer as it goes now, and its tables. */
 typedef struct layer {
-    const gw_adapted *of;
+    const gw_control_layer *of;
     uint64_t elements;
     const gw_params *in_force;
     double gradient; /* ‖g‖, without what waits */
@@ -75,7 +75,7 @@ static double of_a_step(const layer *x, const double *mean, uint32_t k)
 
 void gw_auto_keep_tables(gw_step_auto *u)
 {
-    const gw_step_adapt *a = u->base;
+    const gw_control *a = &u->control;
     double noise = 0, squares = 0;
     gw_auto_noise(u, a->all + u->posted_at + a->known, a->table, &noise, &squares);
     if (isfinite(noise) && isfinite(squares) && squares > 0) {
@@ -85,10 +85,10 @@ void gw_auto_keep_tables(gw_step_auto *u)
     /* the noise is known to a tenth, from so small a sample */
     const double signal = 1 - 1.1 * u->noise_then / u->squares_then;
     for (uint32_t i = 0; i < a->n; i++) {
-        const gw_adapted *l = &a->layers[i];
+        const gw_control_layer *l = &a->layers[i];
         const double *mean = a->mean + l->at;
         const layer x = {.of = l,
-                         .elements = u->step->layers[l->layer].elements,
+                         .elements = u->control.step->layers[l->layer].elements,
                          .in_force = &u->ways[i].params,
                          .gradient = a->mean[u->gradients_at + i],
                          .counted = counted(signal > 0 ? signal : 0)};

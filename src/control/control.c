@@ -1,274 +1,204 @@
-/* The timetable of choosing during training, and what ranks tell each other. Everything here runs between steps, on the
- * caller's thread. */
-#include "control/auto.h"
+/* The timetable of rounds. Everything here runs between steps, on the caller's thread. */
+#include "control/control.h"
 
 #include "base/huge_pages.h"
 #include "base/numeric.h"
 
-#include <gradwire/frame.h>
-
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* ---- words with the other ranks ---- */
+/* ---- rounds ---- */
 
-static gw_status fail_all(gw_step *s, gw_status status, gw_why *why)
+uint64_t gw_control_bound(const gw_control *c)
 {
-    const gw_why said = *why;
-    gw_step_fail(s, status, &said);
-    return status;
+    return c->window + c->lag + c->rest;
 }
 
-static gw_status post(gw_step_adapt *a, const void *own, size_t bytes, gw_why *why)
+void gw_control_resume_round(gw_control *c, uint64_t start, int live)
 {
-    const gw_status status = gw_gather_post(a->step->side, own, bytes, a->room, &a->request, why);
-    return status == GW_OK ? status : fail_all(a->step, status, why);
+    (void)pthread_mutex_lock(&c->lock);
+    c->handed = c->measured = 0;
+    c->solve = c->solved = 0;
+    (void)pthread_mutex_unlock(&c->lock);
+    c->live = live;
+    c->start = start;
+    c->waited = c->late = 0;
+    c->measure_seconds = c->solve_seconds = 0;
+    c->more[0] = c->more[1] = (double)NAN;
 }
 
-static gw_status arrive(gw_step_adapt *a, size_t bytes, void *all, gw_why *why)
+void gw_control_begin_round(gw_control *c, uint64_t start, int quick)
 {
-    gw_comm *comm = a->step->side;
-    gw_status status = gw_comm_wait(comm, a->request, a->step->config.timeout, why);
-    a->request = NULL;
+    gw_control_resume_round(c, start, 1);
+    c->quick = quick;
+    memset(c->own, 0, (quick ? GW_TABLE_LAYERS : c->table) * sizeof *c->own);
+}
+
+static gw_status take_tables(gw_control *c, gw_why *why)
+{
+    gw_status status = gw_control_take(c, why);
+    if (status == GW_OK && c->policy->taken != NULL) {
+        status = c->policy->taken(c, why);
+    }
     if (status == GW_OK) {
-        status = gw_gather_take(comm, a->room, bytes, all, why);
-    }
-    return status == GW_OK ? status : fail_all(a->step, status, why);
-}
-
-/* ---- the timetable ---- */
-
-uint64_t gw_step_adapt_bound(const gw_step_adapt *a)
-{
-    return a->window + a->lag + a->rest;
-}
-
-void gw_step_adapt_resume(gw_step_adapt *a, uint64_t number, int live)
-{
-    (void)pthread_mutex_lock(&a->lock);
-    a->handed = a->measured = 0;
-    a->solve = a->solved = 0;
-    (void)pthread_mutex_unlock(&a->lock);
-    a->live = live;
-    a->start = number;
-    a->waited = 0;
-    memset(a->own, 0, a->table * sizeof *a->own);
-    a->next = (gw_step_decision){.step = number, .bound_at = number + gw_step_adapt_bound(a) + 1};
-}
-
-gw_status gw_step_adapt_send(gw_step_adapt *a, gw_why *why)
-{
-    a->waited |= (uint32_t)gw_step_adapt_idle(a);
-    a->own[GW_TABLE_WAITED] = a->waited;
-    return post(a, a->own, a->table * sizeof *a->own, why);
-}
-
-/* Means over ranks, summed in their order. */
-gw_status gw_step_adapt_take(gw_step_adapt *a, gw_why *why)
-{
-    gw_status status =
-        a->request == NULL ? gw_step_adapt_send(a, why) : GW_OK; /* resumed in between */
-    status = status == GW_OK ? arrive(a, a->table * sizeof *a->own, a->all, why) : status;
-    if (status != GW_OK) {
-        return status;
-    }
-    const uint32_t ranks = a->step->config.comm->ranks, caller = gw_fp_enter();
-    for (size_t i = 0; i < a->table; i++) {
-        double sum = 0;
-        for (uint32_t r = 0; r < ranks; r++) {
-            sum += a->all[r * a->table + i];
-        }
-        a->mean[i] = sum / ranks;
-    }
-    for (uint32_t r = 0; r < ranks; r++) {
-        const double seconds = a->all[r * a->table + GW_TABLE_SECONDS];
-        a->next.measure_seconds =
-            seconds > a->next.measure_seconds ? seconds : a->next.measure_seconds;
-    }
-    gw_fp_leave(caller);
-    return GW_OK;
-}
-
-/* What ranks tell each other before a choice binds. */
-enum { SAID_CHECKSUM, SAID_WAITED, SAID_SECONDS, SAID_FAILED, SAID_MORE, SAID = SAID_MORE + 2 };
-
-/* If one rank could not choose, or ranks chose differently. If none could for the same reason, they agree: all stays. */
-static gw_status compare_with_first(const gw_step_adapt *a, uint32_t r, gw_why *why)
-{
-    const double *said = a->said + (size_t)r * SAID;
-    const char *who = a->over != NULL ? "auto" : "adapt";
-    if (said[SAID_FAILED] != a->said[SAID_FAILED]) {
-        const int other = said[SAID_FAILED] != GW_OK;
-        const gw_status status = (gw_status)(other ? said[SAID_FAILED] : a->said[SAID_FAILED]);
-        return gw_fail(why, status,
-                       "%s: rank %u could not choose of the gradients of step %llu: %s", who,
-                       other ? r : 0, (unsigned long long)a->next.step, gw_status_string(status));
-    }
-    uint64_t theirs, first;
-    memcpy(&theirs, &said[SAID_CHECKSUM], sizeof theirs);
-    memcpy(&first, &a->said[SAID_CHECKSUM], sizeof first);
-    if (theirs != first) {
-        return GW_FAIL(why, GW_ERR_DISAGREE,
-                       "%s: of the gradients of step %llu rank %u chose other levels than rank 0",
-                       who, (unsigned long long)a->next.step, r);
-    }
-    return GW_OK;
-}
-
-gw_status gw_step_adapt_compare(gw_step_adapt *a, uint64_t checksum, gw_why *why)
-{
-    const gw_comm *comm = a->step->side;
-    double own[SAID] = {0};
-    memcpy(&own[SAID_CHECKSUM], &checksum, sizeof checksum);
-    own[SAID_WAITED] = a->waited;
-    own[SAID_SECONDS] = a->next.solve_seconds;
-    own[SAID_FAILED] = (double)a->failed;
-    memcpy(own + SAID_MORE, a->more, sizeof a->more);
-    gw_status status = post(a, own, sizeof own, why);
-    status = status == GW_OK ? arrive(a, sizeof own, a->said, why) : status;
-    const int heard = status == GW_OK;
-    for (uint32_t r = 0; r < comm->ranks && status == GW_OK; r++) {
-        const double *said = a->said + (size_t)r * SAID;
-        status = compare_with_first(a, r, why);
-        a->next.waited += said[SAID_WAITED] != 0;
-        a->next.solve_seconds =
-            said[SAID_SECONDS] > a->next.solve_seconds ? said[SAID_SECONDS] : a->next.solve_seconds;
-    }
-    for (uint32_t r = comm->ranks; r-- > 0 && status == GW_OK;) {
-        for (int i = 0; i < 2; i++) {
-            const double said = a->said[(size_t)r * SAID + SAID_MORE + (size_t)i];
-            a->more[i] = said == said ? said : a->more[i];
-        }
-    }
-    if (heard && status != GW_OK) { /* all ranks see it: an abort could only overtake the words */
-        gw_feedback_refuse_saving(a->step->store, why != NULL ? why->text : "");
-        (void)pthread_mutex_lock(&a->step->lock);
-        a->step->status = status;
-        a->step->why = *why;
-        (void)pthread_mutex_unlock(&a->step->lock);
+        gw_control_ask(c);
     }
     return status;
 }
 
-gw_status gw_step_adapt_plan(gw_step_adapt *a, uint32_t place, uint32_t level, gw_why *why)
+static gw_status bind(gw_control *c, uint64_t number, gw_why *why)
 {
-    gw_adapted *l = &a->layers[place];
-    const gw_params *params = gw_route_encodes(&l->routes[level]) != 0 ? &l->levels[level] : NULL;
-    const gw_status status = gw_step_set_plan(a->step, l->layer, params, &l->routes[level], why);
-    l->level = status == GW_OK ? level : l->level;
-    return status;
+    c->waited |= (uint32_t)gw_control_idle(c);
+    const gw_status status = gw_control_compare(c, c->policy->checksum(c), why);
+    return status == GW_OK ? c->policy->bind(c, number, why) : status;
 }
 
-static gw_status bind(gw_step_adapt *a, gw_why *why)
+gw_status gw_control_go_on(gw_control *c, uint64_t number, gw_why *why)
 {
-    a->waited |= (uint32_t)gw_step_adapt_idle(a);
-    const uint64_t checksum =
-        gw_payload_hash(a->chosen, a->n * sizeof *a->chosen, a->hash ^ a->next.step);
-    gw_status status = gw_step_adapt_compare(a, checksum, why);
-    for (uint32_t i = 0; i < a->n && status == GW_OK; i++) {
-        const double norm = a->mean[a->layers[i].at];
-        a->norms[i] = norm == norm ? norm : a->norms[i];
-        if (a->chosen[i] != a->layers[i].level) {
-            status = gw_step_adapt_plan(a, i, a->chosen[i], why);
-        }
-    }
-    if (status == GW_OK && !a->step->agreed) {
-        status = gw_step_agree(a->step, why);
-    }
-    if (status != GW_OK) {
-        return status;
-    }
-    a->last = a->next;
-    a->decisions++;
-    a->live = 0;
-    return GW_OK;
-}
-
-static gw_status go_on(void *adapt, uint64_t number, gw_why *why)
-{
-    gw_why own = {""};
-    gw_step_adapt *a = adapt;
-    why = gw_why_or(why, &own);
-    if (a->over != NULL) {
-        return gw_step_auto_go_on(a->over, number, why);
-    }
-    const uint64_t offset = number % a->config.every;
-    if (offset == 0) {
-        gw_step_adapt_resume(a, number, 1);
-    }
-    if (!a->live) {
+    if (!c->live || number < c->start) {
         return GW_OK;
     }
-    if (offset < a->window) {
-        gw_step_adapt_hand(a, offset + 1);
+    const uint64_t offset = number - c->start;
+    if (offset < c->window && !c->quick) {
+        gw_control_hand(c, offset + 1);
     }
-    if (offset == a->window - 1 + a->lag) {
-        return gw_step_adapt_send(a, why);
+    if (offset == c->window - 1 + c->lag) {
+        return gw_control_send(c, why);
     }
-    if (offset == a->window + a->lag) {
-        const gw_status status = gw_step_adapt_take(a, why);
-        if (status == GW_OK) {
-            gw_step_adapt_ask(a);
-        }
-        return status;
+    if (offset == c->window + c->lag) {
+        return take_tables(c, why);
     }
-    return offset == gw_step_adapt_bound(a) ? bind(a, why) : GW_OK;
+    return offset == gw_control_bound(c) ? bind(c, number, why) : GW_OK;
 }
 
-static int plans(const void *adapt, uint32_t layer)
+gw_status gw_control_agree(gw_control *c, gw_why *why)
 {
-    const gw_step_adapt *a = adapt;
-    return layer < a->known && a->place_of[layer] != UINT32_MAX;
+    const gw_status status = c->step->agreed ? GW_OK : gw_step_agree(c->step, why);
+    if (status == GW_OK) {
+        c->decisions++;
+        c->live = 0;
+    }
+    return status;
 }
 
-gw_status gw_step_adapt_last(const gw_step *s, uint64_t *n, gw_step_decision *decision)
+/* ---- what the step calls ---- */
+
+static gw_status posted(void *above, uint32_t layer, const gw_tensor *gradient, gw_why *why)
 {
-    GW_REQUIRE(NULL, s != NULL && n != NULL && decision != NULL,
-               "no step, or no place for the decision");
-    if (gw_control_of(s) == NULL) {
-        return GW_ERR_STATE;
-    }
-    *n = gw_control_of(s)->decisions;
-    if (*n != 0) {
-        *decision = gw_control_of(s)->last;
-    }
-    return GW_OK;
+    gw_control *c = above;
+    const uint32_t place = layer < c->known ? c->place_of[layer] : UINT32_MAX;
+    return c->policy->posted(c, layer, place, gradient, why);
 }
 
-void gw_step_adapt_end(void *adapt)
+static gw_status waited(void *above, uint64_t number, gw_why *why)
 {
-    gw_step_adapt *a = adapt;
-    gw_step *s = a->step;
-    if (a->request != NULL && s->status == GW_OK) { /* others may still read what is freed here */
-        (void)gw_comm_wait(s->side, a->request, s->config.timeout, NULL);
+    gw_control *c = above;
+    gw_why own = {""};
+    const uint32_t caller = gw_fp_enter();
+    const gw_status status = c->policy->waited(c, number, gw_why_or(why, &own));
+    gw_fp_leave(caller);
+    return status;
+}
+
+static int plans(const void *above, uint32_t layer)
+{
+    const gw_control *c = above;
+    return layer < c->known && c->place_of[layer] != UINT32_MAX;
+}
+
+static void end(void *above)
+{
+    gw_control *c = above;
+    gw_step *s = c->step;
+    if (c->request != NULL && s->status == GW_OK) { /* others may still read what is freed here */
+        (void)gw_comm_wait(s->side, c->request, s->config.timeout, NULL);
     }
-    if (a->has_thread) {
-        (void)pthread_mutex_lock(&a->lock);
-        a->stop = 1;
-        (void)pthread_cond_broadcast(&a->changed);
-        (void)pthread_mutex_unlock(&a->lock);
-        (void)pthread_join(a->thread, NULL);
+    if (c->has_thread) {
+        (void)pthread_mutex_lock(&c->lock);
+        c->stop = 1;
+        (void)pthread_cond_broadcast(&c->changed);
+        (void)pthread_mutex_unlock(&c->lock);
+        (void)pthread_join(c->thread, NULL);
     }
-    for (uint32_t i = 0; a->layers != NULL && i < a->n; i++) {
-        free(a->layers[i].levels);
-        free(a->layers[i].routes);
-        free(a->layers[i].bytes);
+    c->policy->close(c);
+    for (uint32_t i = 0; c->layers != NULL && i < c->n; i++) {
+        free(c->layers[i].levels);
+        free(c->layers[i].routes);
+        free(c->layers[i].bytes);
     }
-    void *const all[] = {
-        a->layers,   a->place_of,       a->own,          a->all,           a->mean,
-        a->norms,    a->room,           a->chosen,       a->said,          a->families,
-        a->schedule, a->workspace.data, a->trial.values, a->trial.payload, a->trial.workspace.data};
+    void *const all[] = {c->layers,
+                         c->place_of,
+                         c->own,
+                         c->all,
+                         c->mean,
+                         c->room,
+                         c->said,
+                         c->workspace.data,
+                         c->trial.values,
+                         c->trial.payload,
+                         c->trial.workspace.data};
     for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
         free(all[i]);
     }
-    gw_pages_free(a->copies);
-    gw_step_auto_end(a->over);
-    (void)pthread_cond_destroy(&a->changed);
-    (void)pthread_mutex_destroy(&a->lock);
-    free(a);
+    gw_pages_free(c->copies);
+    (void)pthread_cond_destroy(&c->changed);
+    (void)pthread_mutex_destroy(&c->lock);
+    free(c);
     s->hooks = NULL;
     s->above = NULL;
 }
 
-const gw_step_hooks gw_control_hooks = {
-    .posted = gw_step_adapt_copy, .waited = go_on, .plans = plans, .close = gw_step_adapt_end};
+/* ---- begin ---- */
+
+/* All ranks by the same settings. */
+static gw_status open_all(gw_control *c, const void *config, gw_why *why)
+{
+    gw_step *s = c->step;
+    const char *const names[] = {"library version", c->policy->settings};
+    gw_status status = s->side == NULL ? gw_step_split(s, s->config.comm, 0, &s->side, why) : GW_OK;
+    if (status == GW_OK) {
+        status = c->policy->open(c, config, why);
+    }
+    if (status == GW_OK) {
+        const uint64_t numbers[GW_STEP_NUMBERS] = {gw_version(), c->hash};
+        status = gw_step_compare_numbers(s, s->side, numbers, names, 2, why);
+    }
+    if (status == GW_OK) {
+        status = c->policy->start(c, config, why);
+    }
+    return status == GW_OK ? gw_control_run(c, why) : status;
+}
+
+gw_status gw_control_begin(gw_step *s, const gw_policy *policy, const void *config, gw_why *why)
+{
+    static const gw_step_hooks hooks = {posted, waited, plans, end};
+    gw_why own = {""};
+    why = gw_why_or(why, &own);
+    gw_status status = gw_step_failure(s, why);
+    if (status == GW_OK && (config == NULL || s->hooks != NULL || !s->agreed || s->posted != 0)) {
+        status = GW_FAIL(why, GW_ERR_STATE,
+                         "%s begins once, between steps, after gw_step_agree; a step has adapt or "
+                         "auto, not both",
+                         policy->name);
+    }
+    if (status == GW_OK) {
+        status = policy->check(s, config, why);
+    }
+    gw_control *c = status == GW_OK ? calloc(1, policy->size) : NULL;
+    if (c == NULL) {
+        return status != GW_OK ? status
+                               : GW_FAIL(why, GW_ERR_MEMORY, "no memory for %s", policy->name);
+    }
+    c->step = s;
+    c->policy = policy;
+    (void)pthread_mutex_init(&c->lock, NULL);
+    (void)pthread_cond_init(&c->changed, NULL);
+    s->above = c;
+    s->hooks = &hooks;
+    status = open_all(c, config, why);
+    if (status != GW_OK) {
+        end(c);
+    }
+    return status;
+}

@@ -7,7 +7,7 @@
 #include "support/steps.h"
 
 #include "coll/exchange.h"
-#include "control/control.h"
+#include "control/adapt.h"
 
 #include <math.h>
 

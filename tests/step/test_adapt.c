@@ -202,7 +202,7 @@ static void equal_gradients_change_nothing(void **state)
 
 /* ---- what goes wrong ---- */
 
-static void until_awaited(void *context, gw_step_adapt *a, int choice)
+static void until_awaited(void *context, gw_control *a, int choice)
 {
     (void)context;
     (void)pthread_mutex_lock(&a->lock);
@@ -271,7 +271,7 @@ static void a_layer_without_numbers_keeps_its_level(void **state)
     run(dithers, "dither:bits=4", "dither:bits=4", bad_main);
 }
 
-static void without_budget(void *context, gw_step_adapt *a, int choice)
+static void without_budget(void *context, gw_control *a, int choice)
 {
     (void)context;
     for (uint32_t i = 0; choice && i < a->layers[0].n; i++) {
@@ -304,7 +304,7 @@ static void without_a_choice_the_default(void **state)
 
 /* ---- a rank that chose otherwise ---- */
 
-static void another_table(void *context, gw_step_adapt *a, int choice)
+static void another_table(void *context, gw_control *a, int choice)
 {
     (void)context;
     for (uint32_t i = 0; choice && i < a->n; i++) { /* as if there were no gradients */
@@ -378,7 +378,8 @@ static void restart_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
                           "it does not go on bit for bit");
             }
         }
-        RANK_TRUE(last(s, 3).bytes == gw_control_of(other->step)->last.bytes, "another choice");
+        RANK_TRUE(last(s, 3).bytes == gw_adapting_of(gw_control_of(other->step))->last.bytes,
+                  "another choice");
         free(saved);
         free((void *)(uintptr_t)blob.bytes);
         steps_close(other);

@@ -58,7 +58,7 @@ static void floor_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
         const gw_step_decision d = last(s, 1);
         RANK_TRUE(d.changed != 0 && d.bytes < d.uniform_bytes, "nothing was chosen");
         for (uint32_t i = 0; i < gw_control_of(s->step)->n; i++) {
-            const gw_adapted *l = &gw_control_of(s->step)->layers[i];
+            const gw_control_layer *l = &gw_control_of(s->step)->layers[i];
             below += 2 * l->bytes[l->level] < l->bytes[l->uniform];
         }
         RANK_TRUE((below != 0) == (turn == 0), "not the floor's levels");

@@ -67,7 +67,7 @@ static gw_cluster cheap_coding(void)
 
 static gw_step_auto *of(const steps *s)
 {
-    return gw_control_of(s->step)->over;
+    return gw_auto_of(gw_control_of(s->step));
 }
 
 static void begin(job *j, uint32_t rank, gw_comm *comm)
@@ -756,7 +756,7 @@ static void resume_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
             why.text);
     (void)take_step(j, rank, 0.02, 0);
     RANK_TRUE(memcmp(kept, s->gradient[0], steps_bytes(s, 0)) == 0, "other bits after a restart");
-    RANK_TRUE(!of(s)->base->live && of(s)->judge.alpha == 1, "it begins anew");
+    RANK_TRUE(!of(s)->control.live && of(s)->judge.alpha == 1, "it begins anew");
     for (int i = 0; i < 25; i++) {
         (void)take_step(j, rank, 0.02, 0);
         steps_equal_or_die(all, j->ends, rank);
