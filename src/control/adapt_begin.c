@@ -1,7 +1,6 @@
 /* Before the first period: which layers, which levels each could have, by which route, and what that sends. */
 #include "control/adapt.h"
 
-#include <stdlib.h>
 #include <string.h>
 
 /* ---- a layer's levels ---- */
@@ -71,25 +70,23 @@ static gw_status find_milder(gw_adapting *a, const gw_layer *l, gw_control_layer
 static gw_status list_levels(gw_adapting *a, uint32_t layer, gw_control_layer *to, gw_why *why)
 {
     const gw_layer *l = &a->control.step->layers[layer];
-    gw_params *levels = calloc(GW_ADAPT_MOST_LEVELS, sizeof *levels);
+    gw_control *c = &a->control;
+    gw_params *levels = gw_control_memory(c, GW_ADAPT_MOST_LEVELS, sizeof *levels);
     size_t n = 0;
     *to = (gw_control_layer){.layer = layer};
     if (levels == NULL) {
-        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for levels");
+        return gw_control_has_memory(c, why);
     }
     gw_status status = gw_adapt_levels(&a->config.rules, GW_F32, l->dims, l->n_dims, levels,
                                        GW_ADAPT_MOST_LEVELS, &n, &to->uniform, why);
     if (status != GW_OK || n < 2) {
-        free(levels);
         return status;
     }
     to->levels = levels;
     to->n = (uint32_t)n;
-    to->routes = calloc(n, sizeof *to->routes);
-    to->bytes = calloc(n, sizeof *to->bytes);
-    if (to->routes == NULL || to->bytes == NULL) {
-        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for levels");
-    }
+    to->routes = gw_control_memory(c, n, sizeof *to->routes);
+    to->bytes = gw_control_memory(c, n, sizeof *to->bytes);
+    status = gw_control_has_memory(c, why);
     for (uint32_t i = 0; i < n && status == GW_OK; i++) {
         status = route_of(a->control.step, l, &levels[i], i == 0, &to->routes[i], why);
         if (status == GW_OK) {
@@ -165,21 +162,17 @@ gw_status gw_adapting_check(const gw_step *s, const void *config, gw_why *why)
 }
 
 /* What rounds need of the config. Families, milder default and pins are the caller's, and only begin reads them. */
-static gw_status keep_config(gw_adapting *a, const gw_step_adapt_config *config, gw_why *why)
+static void keep_config(gw_adapting *a, const gw_step_adapt_config *config)
 {
     gw_control *c = &a->control;
     a->config = *config;
-    a->schedule = calloc(config->n_schedule + 1, sizeof *a->schedule);
-    if (a->schedule == NULL) {
-        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for adapt");
-    }
-    if (config->n_schedule != 0) {
+    a->schedule = gw_control_memory(c, config->n_schedule, sizeof *a->schedule);
+    if (a->schedule != NULL && config->n_schedule != 0) {
         memcpy(a->schedule, config->schedule, config->n_schedule * sizeof *a->schedule);
     }
     const uint64_t tenth = config->every / 10;
     c->metric = config->metric;
     c->window = c->lag = c->rest = tenth < 1 ? 1 : tenth > 10 ? 10 : tenth;
-    return GW_OK;
 }
 
 /* Of all that the choice depends on but the tables. */
@@ -211,17 +204,12 @@ static uint64_t hash_of(const gw_adapting *a)
 gw_status gw_adapting_open(gw_control *c, const void *config, gw_why *why)
 {
     gw_adapting *a = gw_adapting_of(c);
-    gw_status status = keep_config(a, config, why);
-    if (status == GW_OK) {
-        status = list_layers(a, why);
-    }
+    keep_config(a, config);
+    gw_status status = list_layers(a, why);
+    a->norms = gw_control_memory(c, c->n, sizeof *a->norms);
+    a->chosen = gw_control_memory(c, c->n, sizeof *a->chosen);
     if (status == GW_OK) {
         status = gw_control_lay_out(c, 0, why);
-    }
-    a->norms = calloc((size_t)c->n + 1, sizeof *a->norms);
-    a->chosen = calloc((size_t)c->n + 1, sizeof *a->chosen);
-    if (status == GW_OK && (a->norms == NULL || a->chosen == NULL)) {
-        status = GW_FAIL(why, GW_ERR_MEMORY, "no memory for levels");
     }
     c->hash = status == GW_OK ? hash_of(a) : 0;
     return status;

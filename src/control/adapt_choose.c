@@ -305,14 +305,6 @@ static gw_status resume(gw_control *c, gw_why *why)
 
 /* ---- the caller ---- */
 
-static void release(gw_control *c)
-{
-    gw_adapting *a = gw_adapting_of(c);
-    free(a->schedule);
-    free(a->norms);
-    free(a->chosen);
-}
-
 static const gw_policy policy = {.name = "adapt",
                                  .settings = "settings of adapt:",
                                  .size = sizeof(gw_adapting),
@@ -328,8 +320,7 @@ static const gw_policy policy = {.name = "adapt",
                                  .checksum = checksum,
                                  .bind = bind,
                                  .walk = walk,
-                                 .resume = resume,
-                                 .close = release};
+                                 .resume = resume};
 
 gw_status gw_step_adapt_begin(gw_step *s, const gw_step_adapt_config *config, gw_why *why)
 {
@@ -353,19 +344,16 @@ gw_status gw_step_adapt_last(const gw_step *s, uint64_t *n, gw_step_decision *de
 
 gw_status gw_step_adapt_save_bytes(const gw_step *s, size_t *bytes, gw_why *why)
 {
-    GW_REQUIRE(why, s != NULL && bytes != NULL, "no step, or no place for the size");
     return gw_control_save_bytes(s, &policy, bytes, why);
 }
 
 gw_status gw_step_adapt_save(gw_step *s, void *buffer, size_t capacity, size_t *written,
                              gw_why *why)
 {
-    GW_REQUIRE(why, s != NULL && written != NULL, "no step, or no place for the size");
     return gw_control_save(s, &policy, buffer, capacity, written, why);
 }
 
 gw_status gw_step_adapt_load(gw_step *s, const void *bytes, size_t size, gw_why *why)
 {
-    GW_REQUIRE(why, s != NULL && bytes != NULL, "no step, or no bytes");
     return gw_control_load(s, &policy, bytes, size, why);
 }

@@ -11,9 +11,7 @@
 static uint64_t rest_of(const gw_step_auto *u)
 {
     const double steps = 1.5 * u->last.solve_seconds / u->watch.measured_seconds;
-    return !(steps > GW_AUTO_LEAST_REST) ? GW_AUTO_LEAST_REST
-           : steps < GW_AUTO_MOST_REST   ? (uint64_t)steps
-                                         : GW_AUTO_MOST_REST;
+    return (uint64_t)fmin(fmax(steps, 2 * GW_AUTO_LAG), GW_AUTO_WINDOW); /* of NaN the least */
 }
 
 void gw_auto_begin_round(gw_step_auto *u, uint64_t start, gw_auto_reason reason, int quick)
@@ -26,7 +24,7 @@ void gw_auto_begin_round(gw_step_auto *u, uint64_t start, gw_auto_reason reason,
     u->sketch = (gw_auto_sketch){0};
     u->n_timed = 0;
     if (!quick) {
-        const uint64_t soon = GW_AUTO_SOON; /* the first times may be of other work's */
+        const uint64_t soon = 5 * GW_AUTO_WINDOW; /* the first times may be of other work's */
         u->period_at = start + (u->first && soon < u->config.period ? soon : u->config.period);
     }
     const double none = (double)NAN;
@@ -373,14 +371,6 @@ static void release(gw_control *c)
     if (u->request != NULL && s->status == GW_OK) { /* others may still read what is freed */
         (void)gw_comm_wait(s->side, u->request, s->config.timeout, NULL);
     }
-    void *const all[] = {u->parted,      u->together,   u->ways,    u->chosen,    u->riskier,
-                         u->table,       u->posted,     u->sorted,  u->tensors,   u->place_of,
-                         u->ready,       u->asked,      u->entries, u->codecs,    u->probe,
-                         u->probe_sizes, u->probe_said, u->said,    u->said_room, u->room,
-                         u->levels,      u->errors};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        free(all[i]);
-    }
 }
 
 static const gw_policy policy = {.name = "auto",
@@ -458,18 +448,15 @@ gw_status gw_step_auto_watched(const gw_step *s, uint64_t *n, gw_auto_watch *wat
 
 gw_status gw_step_auto_save_bytes(const gw_step *s, size_t *bytes, gw_why *why)
 {
-    GW_REQUIRE(why, s != NULL && bytes != NULL, "no step, or no place for the size");
     return gw_control_save_bytes(s, &policy, bytes, why);
 }
 
 gw_status gw_step_auto_save(gw_step *s, void *buffer, size_t capacity, size_t *written, gw_why *why)
 {
-    GW_REQUIRE(why, s != NULL && written != NULL, "no step, or no place for the size");
     return gw_control_save(s, &policy, buffer, capacity, written, why);
 }
 
 gw_status gw_step_auto_load(gw_step *s, const void *bytes, size_t size, gw_why *why)
 {
-    GW_REQUIRE(why, s != NULL && bytes != NULL, "no step, or no bytes");
     return gw_control_load(s, &policy, bytes, size, why);
 }

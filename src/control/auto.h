@@ -10,19 +10,18 @@
 #include <gradwire/step_auto.h>
 
 #define GW_AUTO_LEAST_ALPHA 0.0625
+#define GW_AUTO_MOST_ALPHA  4
+#define GW_AUTO_BAND        0.2 /* a fifth: step times differ by as much, and alpha is lowered by it */
 enum { GW_AUTO_CODECS = 3 * GW_AUTO_FAMILIES };
 /* Sizes at which a codec is measured, and the most numbers that a rank tells the others in one message. */
 enum { GW_AUTO_POINTS = 3, GW_AUTO_MOST_NUMBERS = 2 * GW_AUTO_POINTS * GW_AUTO_CODECS + 2 };
 enum {
     GW_AUTO_WINDOW = 10, /* steps that are watched together */
-    GW_AUTO_SHARES = 5,  /* window of a full round */
     GW_AUTO_TIMED =
-        3, /* of a quick one; and of a full one but the first, the steps that are held */
+        3, /* window of a quick round; and of a full one but the first, the steps that are held */
     GW_AUTO_LAG = 2,
-    GW_AUTO_SOON = 50, /* the first period */
-    GW_AUTO_LEAST_REST = 4,
-    GW_AUTO_MOST_REST = 10,
-    GW_AUTO_BINS = 64 /* of a sketch, and elements of a block of it */
+    GW_AUTO_SHARES = GW_AUTO_TIMED + GW_AUTO_LAG, /* window of a full round */
+    GW_AUTO_BINS = 64                             /* of a sketch, and elements of a block of it */
 };
 
 /* How a layer is sent; codec NULL: uncompressed. Layers of control.layers that are sent as one have the same `with`, the place of one of
@@ -188,6 +187,16 @@ void gw_auto_keep(gw_control *c);
 void gw_auto_describe(gw_control *c, const gw_why *failed);
 void gw_auto_walk(gw_control *c, gw_walk *w);
 gw_status gw_auto_resume(gw_control *c, gw_why *why);
+
+/* A codec with error feedback: what it does not send comes later. */
+static inline int gw_auto_comes_late(const gw_params *p)
+{
+    return p->codec != NULL && (gw_params_flags(p) & GW_CODEC_WANTS_FEEDBACK) != 0;
+}
+/* The setting of this name; NULL: the codec has none. */
+double *gw_auto_setting(gw_params *p, const char *name);
+/* The cluster says what the codec costs. */
+int gw_auto_is_priced(const gw_cluster *c, const gw_params *p);
 
 /* From step `start` on, for this reason. */
 void gw_auto_begin_round(gw_step_auto *u, uint64_t start, gw_auto_reason reason, int quick);

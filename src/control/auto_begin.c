@@ -30,7 +30,7 @@ gw_status gw_auto_check(const gw_step *s, const void *config, gw_why *why)
         return GW_FAIL(why, GW_ERR_RANGE, "auto: a period has %d steps at least, not %llu",
                        GW_AUTO_LEAST_PERIOD, (unsigned long long)c->period);
     }
-    if (!(c->alpha == 0 || (c->alpha >= 0.0625 && c->alpha <= 4)) ||
+    if (!(c->alpha == 0 || (c->alpha >= GW_AUTO_LEAST_ALPHA && c->alpha <= GW_AUTO_MOST_ALPHA)) ||
         !(c->limit >= 0 && isfinite(c->limit))) {
         return GW_FAIL(why, GW_ERR_RANGE, "auto: alpha %g (0.0625 to 4) or limit %g out of range",
                        c->alpha, c->limit);
@@ -48,13 +48,13 @@ static gw_status add_family(gw_step_auto *u, const gw_params *family, gw_why *wh
     return GW_OK;
 }
 
-static int is_priced(const gw_cluster *c, const gw_params *p)
+int gw_auto_is_priced(const gw_cluster *c, const gw_params *p)
 {
     size_t i = 0;
-    while (c != NULL && i < c->n_codecs && c->codecs[i].params.codec != p->codec) {
+    while (i < c->n_codecs && c->codecs[i].params.codec != p->codec) {
         i++;
     }
-    return c == NULL || i < c->n_codecs;
+    return i < c->n_codecs;
 }
 
 /* What the caller left open. Codecs that this build lacks, or a given cluster, are none. */
@@ -77,7 +77,8 @@ static gw_status complete(gw_step_auto *u, const gw_step_auto_config *c, gw_why 
     }
     for (size_t i = 0; i < sizeof usual / sizeof *usual && c->n_families == 0; i++) {
         gw_params p;
-        if (gw_params_parse(&p, usual[i], NULL) == GW_OK && is_priced(c->cluster, &p)) {
+        if (gw_params_parse(&p, usual[i], NULL) == GW_OK &&
+            (c->cluster == NULL || gw_auto_is_priced(c->cluster, &p))) {
             u->families[own->n_families++] = p;
         }
     }
@@ -109,7 +110,7 @@ static int has_table(const gw_params *p)
            is_named(p, "topk") || is_named(p, "lowrank");
 }
 
-static double *setting(gw_params *p, const char *name)
+double *gw_auto_setting(gw_params *p, const char *name)
 {
     size_t i = 0;
     while (i < gw_codec_param_count(p->codec) &&
@@ -137,8 +138,8 @@ static void add_levels(gw_control_layer *l, const gw_params *family, const gw_la
 {
     static const double times[] = {1, 2, 5, 10};
     gw_params p = *family;
-    double *bits = setting(&p, "bits"), *density = setting(&p, "density");
-    double *rank = setting(&p, "rank");
+    double *bits = gw_auto_setting(&p, "bits"), *density = gw_auto_setting(&p, "density");
+    double *rank = gw_auto_setting(&p, "rank");
     if (bits != NULL && (is_named(&p, "dither") || is_named(&p, "ndither"))) {
         for (int i = 2; i <= 8; i++) {
             *bits = i;
@@ -167,7 +168,7 @@ enum { MOST_LEVELS = 1 + 7 * GW_AUTO_FAMILIES + 1 };
 static gw_status list_levels(gw_step_auto *u, gw_control_layer *l, const gw_layer *of, gw_why *why)
 {
     gw_params uniform = u->config.uniform;
-    l->levels = calloc(MOST_LEVELS, sizeof *l->levels);
+    l->levels = gw_control_memory(&u->control, MOST_LEVELS, sizeof *l->levels);
     if (l->levels == NULL || gw_params_parse(&l->levels[0], "cast:to=f32", why) != GW_OK) {
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for levels, or no codec 'cast'");
     }
@@ -221,44 +222,38 @@ static gw_status list_layers(gw_step_auto *u, gw_why *why)
 
 static gw_status allocate(gw_step_auto *u, gw_why *why)
 {
-    gw_control *a = &u->control;
-    const size_t ranks = u->control.step->config.comm->ranks, known = a->known;
-    gw_status status = gw_control_lay_out(a, known + GW_AUTO_SKETCH + a->n, why);
+    gw_control *c = &u->control;
+    const gw_comm *comm = c->step->config.comm;
+    const size_t known = c->known, n = c->n;
     size_t levels = 0;
-    for (uint32_t i = 0; i < a->n; i++) {
-        levels += a->layers[i].n;
+    for (uint32_t i = 0; i < n; i++) {
+        levels += c->layers[i].n;
     }
+    u->levels = gw_control_memory(c, levels, sizeof *u->levels);
+    u->errors = gw_control_memory(c, levels, sizeof *u->errors);
+    u->ways = gw_control_memory(c, n, sizeof *u->ways);
+    u->chosen = gw_control_memory(c, n, sizeof *u->chosen);
+    u->riskier = gw_control_memory(c, n, sizeof *u->riskier);
+    u->parted = gw_control_memory(c, n, sizeof *u->parted);
+    u->together = gw_control_memory(c, n, sizeof *u->together);
+    u->posted = gw_control_memory(c, (GW_AUTO_SHARES + 1) * known, sizeof *u->posted);
+    u->sorted = gw_control_memory(c, GW_AUTO_SHARES + 1, sizeof *u->sorted);
+    u->tensors = gw_control_memory(c, 2 * known, sizeof *u->tensors);
+    u->place_of = gw_control_memory(c, 2 * known, sizeof *u->place_of);
+    u->ready = gw_control_memory(c, known, sizeof *u->ready);
+    u->asked = gw_control_memory(c, 2 * known, sizeof *u->asked);
+    u->entries = gw_control_memory(c, 2 * known, sizeof *u->entries);
+    u->said = gw_control_memory(c, comm->ranks, GW_SAY * sizeof *u->said);
+    u->said_room = gw_control_memory(c, gw_gather_room(comm, sizeof u->say), 1);
+    u->room = gw_control_memory(c, gw_gather_room(comm, GW_AUTO_MOST_NUMBERS * sizeof(double)), 1);
+    const gw_status status = gw_control_lay_out(c, known + GW_AUTO_SKETCH + n, why);
     if (status != GW_OK) {
         return status;
     }
-    u->gradients_at = a->table - a->n;
+    u->gradients_at = c->table - n;
     u->posted_at = u->gradients_at - known - GW_AUTO_SKETCH;
-    u->levels = calloc(levels + 1, sizeof *u->levels);
-    u->errors = calloc(levels + 1, sizeof *u->errors);
-    u->ways = calloc((size_t)a->n + 1, sizeof *u->ways);
-    u->chosen = calloc((size_t)a->n + 1, sizeof *u->chosen);
-    u->riskier = calloc((size_t)a->n + 1, sizeof *u->riskier);
-    u->parted = calloc((size_t)a->n + 1, sizeof *u->parted);
-    u->together = calloc((size_t)a->n + 1, sizeof *u->together);
-    u->table = calloc(a->table + 1, sizeof *u->table);
-    u->posted = calloc((GW_AUTO_SHARES + 1) * (known + 1), sizeof *u->posted);
-    u->sorted = calloc(GW_AUTO_SHARES + 1, sizeof *u->sorted);
-    u->tensors = calloc(2 * known + 1, sizeof *u->tensors);
-    u->place_of = calloc(2 * known + 1, sizeof *u->place_of);
-    u->ready = calloc(known + 1, sizeof *u->ready);
-    u->asked = calloc(2 * known + 1, sizeof *u->asked);
-    u->entries = calloc(2 * known + 1, sizeof *u->entries);
-    u->said = calloc(ranks * GW_SAY, sizeof *u->said);
-    u->said_room = malloc(gw_gather_room(u->control.step->config.comm, sizeof u->say));
-    u->room =
-        malloc(gw_gather_room(u->control.step->config.comm, GW_AUTO_MOST_NUMBERS * sizeof(double)));
-    return u->ways != NULL && u->chosen != NULL && u->riskier != NULL && u->parted != NULL &&
-                   u->together != NULL && u->table != NULL && u->posted != NULL &&
-                   u->sorted != NULL && u->tensors != NULL && u->place_of != NULL &&
-                   u->ready != NULL && u->asked != NULL && u->levels != NULL && u->errors != NULL &&
-                   u->entries != NULL && u->said != NULL && u->said_room != NULL && u->room != NULL
-               ? GW_OK
-               : GW_FAIL(why, GW_ERR_MEMORY, "no memory for auto");
+    u->table = gw_control_memory(c, c->table, sizeof *u->table);
+    return gw_control_has_memory(c, why);
 }
 
 /* ---- begin ---- */
@@ -297,7 +292,7 @@ static uint64_t hash_of(const gw_step_auto *u, const gw_cluster *given)
 static gw_status go_by_default(gw_step_auto *u, gw_why *why)
 {
     const gw_params *uniform = &u->config.uniform;
-    const int late = (gw_params_flags(uniform) & GW_CODEC_WANTS_FEEDBACK) != 0;
+    const int late = gw_auto_comes_late(uniform);
     gw_status status = GW_OK;
     for (uint32_t i = 0; i < u->control.n && status == GW_OK; i++) {
         const gw_control_layer *l = &u->control.layers[i];

@@ -6,23 +6,15 @@
 #include <string.h>
 
 static const double LEAST_GAIN = 0.03; /* of a step, below which nothing is touched */
-static const double OTHER = 2;         /* times as fast a link, or as slow */
 static const double SLACK = 0.1;       /* of the budget: tables of one step differ from another's */
-static const double LESS = 0.8;        /* of alpha, until the noise bears the plan */
 static const double RISK = 0.25; /* of a step, which codecs have to save whose errors come late */
-/* Computing is not taken to be shorter than this part of what was timed: beyond that the link has changed. */
-static const double LEAST_COMPUTING = 0.5;
+/* A link so many times as fast or as slow is another one. Computing that appears so many times as long is not computing:
+ * the link has changed. And the most a layer is offered, times its error by the default: norms do not tell that an lstm's
+ * recurrent layer bears less than its share of them. docs/auto.md */
+static const double TWICE = 2;
 enum { HALVINGS = 12 }; /* finds the factor to within 0.5 / 4096 */
-/* Times a layer's error by the default, up to which it is offered others: norms do not tell that an lstm's recurrent layer bears less than
- * its share of them. docs/auto.md */
-static const double COARSEST = 2;
 
 /* ---- what is asked ---- */
-
-static int comes_late(const gw_params *p)
-{
-    return p->codec != NULL && (gw_params_flags(p) & GW_CODEC_WANTS_FEEDBACK) != 0;
-}
 
 /* Of a layer's levels those whose error alone is within the limit and, unless it comes late, not far above the default's; the
  * default, and `besides`, if there is one. */
@@ -32,10 +24,10 @@ static void ask_layer(gw_step_auto *u, const gw_control_layer *l, int late,
     const double *errors = u->table + l->at + 1;
     *to = (gw_joint_tensor){.levels = u->levels + *used, .errors = u->errors + *used};
     for (uint32_t i = 0; i < l->n; i++) {
-        const int waits = comes_late(&l->levels[i]);
+        const int waits = gw_auto_comes_late(&l->levels[i]);
         const int too_much = !(u->table[l->at] > 0) ||
                              errors[i] * errors[i] > u->config.limit * u->noise_then ||
-                             (!waits && errors[i] > COARSEST * errors[l->uniform]);
+                             (!waits && errors[i] > TWICE * errors[l->uniform]);
         const int there = besides != NULL && gw_params_equal(&l->levels[i], besides);
         if (i != l->uniform && !there && (too_much || (!late && waits))) {
             continue;
@@ -123,7 +115,7 @@ static int any_late(const gw_step_auto *u, const gw_auto_way *ways)
 {
     int late = 0;
     for (uint32_t i = 0; i < u->control.n; i++) {
-        late |= comes_late(&ways[i].params);
+        late |= gw_auto_comes_late(&ways[i].params);
     }
     return late;
 }
@@ -180,7 +172,7 @@ static void stretch(gw_step_auto *u, double times)
  * without that. Where the plan in force is predicted to take longer than they did, computing is shortened until it is not. */
 static gw_status fit_computing(gw_step_auto *u, gw_why *why)
 {
-    double seconds = 0, low = LEAST_COMPUTING, high = 1, now = 1;
+    double seconds = 0, low = 1 / TWICE, high = 1, now = 1;
     gw_status status = predict(u, u->ways, &seconds, why);
     if (status != GW_OK || !(seconds > u->whole)) {
         return status;
@@ -289,7 +281,7 @@ static gw_status decide(gw_step_auto *u, const gw_joint_report *report, gw_why *
     const int above = error > (1 + SLACK) * d->budget;
     /* where the link is another, what is made for it is better by any gain */
     const double moved = d->link_bytes_per_second / u->planned_rate;
-    const double least = moved > OTHER || moved < 1 / OTHER ? 0 : LEAST_GAIN;
+    const double least = moved > TWICE || moved < 1 / TWICE ? 0 : LEAST_GAIN;
     /* errors that come late and no longer buy even half of what they had to */
     const int in_vain = any_late(u, u->ways) && !any_late(u, u->chosen) &&
                         now > (1 - RISK / 2) * d->predicted_seconds;
@@ -316,7 +308,8 @@ static gw_status look(gw_step_auto *u, int late, double alpha, gw_joint_report *
         double lost = 0;
         (void)errors_of(u, u->chosen, &lost);
         again = lost > u->config.limit * u->noise_then && u->next.alpha > GW_AUTO_LEAST_ALPHA;
-        u->next.alpha = again ? fmax(LESS * u->next.alpha, GW_AUTO_LEAST_ALPHA) : u->next.alpha;
+        u->next.alpha =
+            again ? fmax((1 - GW_AUTO_BAND) * u->next.alpha, GW_AUTO_LEAST_ALPHA) : u->next.alpha;
     }
     return status;
 }
@@ -328,7 +321,7 @@ static gw_status look_twice(gw_step_auto *u, gw_joint_report *report, gw_why *wh
     const double alpha = u->next.alpha;
     gw_joint_report other;
     gw_status status = look(u, 1, alpha, report, why);
-    if (status != GW_OK || !any_late(u, u->chosen) || comes_late(&u->config.uniform)) {
+    if (status != GW_OK || !any_late(u, u->chosen) || gw_auto_comes_late(&u->config.uniform)) {
         return status;
     }
     const double lowered = u->next.alpha;

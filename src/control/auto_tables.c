@@ -9,12 +9,9 @@ static const double LATE = GW_AUTO_WINDOW;
 
 static double setting(const gw_params *p, const char *name, double otherwise)
 {
-    for (size_t i = 0; i < gw_codec_param_count(p->codec); i++) {
-        if (strcmp(gw_codec_param(p->codec, i)->name, name) == 0) {
-            return p->value[i];
-        }
-    }
-    return otherwise;
+    gw_params copy = *p;
+    const double *value = gw_auto_setting(&copy, name);
+    return value != NULL ? *value : otherwise;
 }
 
 /* The part that a step sends of what there is to send: of the numbers, or of the matrix's directions. */
@@ -52,18 +49,13 @@ typedef struct layer {
     double counted;
 } layer;
 
-static int waits(const gw_params *p)
-{
-    return p->codec != NULL && (gw_params_flags(p) & GW_CODEC_WANTS_FEEDBACK) != 0;
-}
-
 /* The error of a step that in the long run is as bad. `mean`: ‖G‖, then the errors of the levels, of gradient and residual. */
 static double of_a_step(const layer *x, const double *mean, uint32_t k)
 {
     const gw_params *p = &x->of->levels[k];
     const double error = mean[1 + k];
-    if (!waits(p)) { /* its own would be of the gradient alone */
-        return waits(x->in_force) ? error * fmin(x->gradient / mean[0], 1) : error;
+    if (!gw_auto_comes_late(p)) { /* its own would be of the gradient alone */
+        return gw_auto_comes_late(x->in_force) ? error * fmin(x->gradient / mean[0], 1) : error;
     }
     const double density = density_of(p, x->elements);
     if (p->codec == x->in_force->codec) { /* as it is; of other levels more or less waits */

@@ -5,8 +5,33 @@
 #include "base/numeric.h"
 
 #include <math.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <string.h>
+
+/* ---- memory ---- */
+
+typedef struct gw_control_block {
+    struct gw_control_block *next;
+    _Alignas(max_align_t) unsigned char bytes[];
+} gw_control_block;
+
+void *gw_control_memory(gw_control *c, size_t n, size_t item)
+{
+    gw_control_block *b = calloc(1, sizeof *b + n * item);
+    c->no_memory |= b == NULL;
+    if (b == NULL) {
+        return NULL;
+    }
+    b->next = c->blocks;
+    c->blocks = b;
+    return b->bytes;
+}
+
+gw_status gw_control_has_memory(const gw_control *c, gw_why *why)
+{
+    return !c->no_memory ? GW_OK : GW_FAIL(why, GW_ERR_MEMORY, "no memory for %s", c->policy->name);
+}
 
 /* ---- rounds ---- */
 
@@ -121,25 +146,13 @@ static void end(void *above)
         (void)pthread_mutex_unlock(&c->lock);
         (void)pthread_join(c->thread, NULL);
     }
-    c->policy->close(c);
-    for (uint32_t i = 0; c->layers != NULL && i < c->n; i++) {
-        free(c->layers[i].levels);
-        free(c->layers[i].routes);
-        free(c->layers[i].bytes);
+    if (c->policy->close != NULL) {
+        c->policy->close(c);
     }
-    void *const all[] = {c->layers,
-                         c->place_of,
-                         c->own,
-                         c->all,
-                         c->mean,
-                         c->room,
-                         c->said,
-                         c->workspace.data,
-                         c->trial.values,
-                         c->trial.payload,
-                         c->trial.workspace.data};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        free(all[i]);
+    while (c->blocks != NULL) {
+        gw_control_block *b = c->blocks;
+        c->blocks = b->next;
+        free(b);
     }
     gw_pages_free(c->copies);
     (void)pthread_cond_destroy(&c->changed);

@@ -72,12 +72,14 @@ typedef struct gw_policy {
     void (*walk)(gw_control *c, gw_walk *w);
     gw_status (*resume)(gw_control *c, gw_why *why);
 
-    void (*close)(gw_control *c); /* frees what the policy allocated; the thread has ended */
+    void (*close)(gw_control *c); /* may be NULL; the thread has ended, memory is still there */
 } gw_policy;
 
 struct gw_control {
     gw_step *step;
     const gw_policy *policy;
+    struct gw_control_block *blocks; /* gw_control_memory */
+    int no_memory;
     gw_control_layer *layers;
     uint32_t n;
     uint32_t *place_of; /* of the step's layers; UINT32_MAX: nothing is chosen for it */
@@ -135,6 +137,10 @@ static inline gw_control *gw_control_by(const gw_step *s, const gw_policy *polic
 }
 
 gw_status gw_control_begin(gw_step *s, const gw_policy *policy, const void *config, gw_why *why);
+
+/* Zeros, for as long as the controller is there. NULL: there is no memory, and begin fails when it looks. */
+void *gw_control_memory(gw_control *c, size_t n, size_t item);
+gw_status gw_control_has_memory(const gw_control *c, gw_why *why);
 
 /* ---- rounds ---- */
 

@@ -5,20 +5,15 @@
 
 #include <gradwire/rounds.h>
 
-#include <stdlib.h>
-#include <string.h>
-
 /* ---- memory ---- */
 
 gw_status gw_control_make_places(gw_control *c, gw_why *why)
 {
     const uint32_t n = c->step->n_layers;
     c->known = n;
-    c->layers = calloc((size_t)n + 1, sizeof *c->layers);
-    c->place_of = calloc((size_t)n + 1, sizeof *c->place_of);
-    return c->layers != NULL && c->place_of != NULL
-               ? GW_OK
-               : GW_FAIL(why, GW_ERR_MEMORY, "no memory for %u layers", n);
+    c->layers = gw_control_memory(c, n, sizeof *c->layers);
+    c->place_of = gw_control_memory(c, n, sizeof *c->place_of);
+    return gw_control_has_memory(c, why);
 }
 
 /* Places in the table, copies and which step of the window makes them: equal shares, as far as layers allow. */
@@ -52,13 +47,12 @@ static gw_status place_layers(gw_control *c, gw_why *why)
         at += count;
         c->table += 1 + (size_t)l->n;
     }
-    c->workspace = (gw_workspace){malloc(workspace + 1), workspace};
-    return c->workspace.data != NULL ? GW_OK
-                                     : GW_FAIL(why, GW_ERR_MEMORY, "no memory to measure errors");
+    c->workspace = (gw_workspace){gw_control_memory(c, workspace, 1), workspace};
+    return GW_OK;
 }
 
 /* To code the largest layer with any level that has no table. */
-static gw_status make_trial(gw_control *c, gw_why *why)
+static void make_trial(gw_control *c)
 {
     uint64_t largest = 0;
     for (uint32_t i = 0; i < c->n; i++) {
@@ -74,33 +68,27 @@ static gw_status make_trial(gw_control *c, gw_why *why)
                 workspace > c->trial.workspace.size ? workspace : c->trial.workspace.size;
         }
     }
-    c->trial.values = malloc((size_t)largest * sizeof(float) + 1);
-    c->trial.payload = malloc(c->trial.bytes + 1);
-    c->trial.workspace.data = malloc(c->trial.workspace.size + 1);
-    return c->trial.values != NULL && c->trial.payload != NULL && c->trial.workspace.data != NULL
-               ? GW_OK
-               : GW_FAIL(why, GW_ERR_MEMORY, "no memory to measure errors");
+    c->trial.values = gw_control_memory(c, (size_t)largest, sizeof(float));
+    c->trial.payload = gw_control_memory(c, c->trial.bytes, 1);
+    c->trial.workspace.data = gw_control_memory(c, c->trial.workspace.size, 1);
 }
 
 gw_status gw_control_lay_out(gw_control *c, size_t more, gw_why *why)
 {
     const size_t ranks = c->step->config.comm->ranks;
-    gw_status status = place_layers(c, why);
-    if (status == GW_OK) {
-        status = make_trial(c, why);
-    }
+    const gw_status status = place_layers(c, why);
     if (status != GW_OK) {
         return status;
     }
+    make_trial(c);
     c->table += more;
-    c->own = calloc(c->table, sizeof *c->own);
-    c->mean = calloc(c->table, sizeof *c->mean);
-    c->all = calloc(ranks * c->table, sizeof *c->all);
-    c->room = malloc(gw_gather_room(c->step->config.comm, (c->table + 8) * sizeof *c->own));
-    c->said = calloc(8 * ranks, sizeof *c->said);
-    return c->own != NULL && c->mean != NULL && c->all != NULL && c->room != NULL && c->said != NULL
-               ? GW_OK
-               : GW_FAIL(why, GW_ERR_MEMORY, "no memory for tables of errors");
+    c->own = gw_control_memory(c, c->table, sizeof *c->own);
+    c->mean = gw_control_memory(c, c->table, sizeof *c->mean);
+    c->all = gw_control_memory(c, ranks * c->table, sizeof *c->all);
+    c->room = gw_control_memory(
+        c, gw_gather_room(c->step->config.comm, (c->table + 8) * sizeof *c->own), 1);
+    c->said = gw_control_memory(c, 8 * ranks, sizeof *c->said);
+    return gw_control_has_memory(c, why);
 }
 
 uint64_t gw_control_mix_level(uint64_t hash, const gw_params *level)

@@ -1,8 +1,6 @@
 /* Choosing during training in one line of text: NAME[:SETTING,...][/DEFAULT[/FAMILY...]]. */
-#include "base/why.h"
-
-#include <gradwire/step_adapt.h>
-#include <gradwire/step_auto.h>
+#include "control/adapt.h"
+#include "control/auto.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -213,7 +211,8 @@ static int set_auto(void *spec, const char *setting)
 {
     gw_auto_spec *s = spec;
     double value = 0;
-    if (is_number(setting, "alpha", &value) && value >= 0.0625 && value <= 4) {
+    if (is_number(setting, "alpha", &value) && value >= GW_AUTO_LEAST_ALPHA &&
+        value <= GW_AUTO_MOST_ALPHA) {
         s->alpha = value;
     } else if (is_number(setting, "limit", &value) && value > 0) {
         s->limit = value;

@@ -73,6 +73,9 @@ static size_t bytes_of(gw_control *c)
 gw_status gw_control_save_bytes(const gw_step *s, const gw_policy *policy, size_t *bytes,
                                 gw_why *why)
 {
+    if (s == NULL || bytes == NULL) {
+        return GW_FAIL(why, GW_ERR_ARG, "%s: no step, or no place for the size", policy->name);
+    }
     gw_control *c = gw_control_by(s, policy);
     if (c == NULL) {
         return GW_FAIL(why, GW_ERR_STATE, "%s was not begun", policy->name);
@@ -84,9 +87,8 @@ gw_status gw_control_save_bytes(const gw_step *s, const gw_policy *policy, size_
 gw_status gw_control_save(gw_step *s, const gw_policy *policy, void *buffer, size_t capacity,
                           size_t *written, gw_why *why)
 {
-    gw_control *c = gw_control_by(s, policy);
     size_t bytes = 0;
-    const gw_status status = gw_control_save_bytes(s, policy, &bytes, why);
+    const gw_status status = gw_control_save_bytes(s, policy, written != NULL ? &bytes : NULL, why);
     if (status != GW_OK) {
         return status;
     }
@@ -94,6 +96,7 @@ gw_status gw_control_save(gw_step *s, const gw_policy *policy, void *buffer, siz
         return GW_FAIL(why, GW_ERR_CAPACITY, "%s's state is saved between steps, in %zu bytes",
                        policy->name, bytes);
     }
+    gw_control *c = gw_control_of(s);
     (void)gw_control_idle(c);
     gw_walk w = {.to = buffer};
     gw_put_u64(w.to + (size_t)8 * AT_MAGIC, policy->magic);
@@ -134,6 +137,9 @@ static gw_status check(gw_control *c, const uint8_t *from, size_t size, gw_why *
 gw_status gw_control_load(gw_step *s, const gw_policy *policy, const void *bytes, size_t size,
                           gw_why *why)
 {
+    if (s == NULL || bytes == NULL) {
+        return GW_FAIL(why, GW_ERR_ARG, "%s: no step, or no bytes", policy->name);
+    }
     gw_control *c = gw_control_by(s, policy);
     if (c == NULL || s->posted != 0) {
         return GW_FAIL(why, GW_ERR_STATE, "%s's state is loaded between steps, after begin",
