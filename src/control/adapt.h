@@ -11,8 +11,10 @@ typedef struct gw_adapting {
     gw_control control;
     gw_step_adapt_config config; /* what it points to is the caller's */
     gw_step_alpha *schedule;
-    double *norms;    /* of the last period, of each layer; 0: none */
-    uint32_t *chosen; /* levels that will bind */
+    double *norms;         /* of the last period, of each layer; 0: none */
+    uint32_t *chosen;      /* levels that will bind */
+    gw_adapt_layer *posed; /* by the thread: the problem, which layers it has, and the answer */
+    uint32_t *which, *levels;
     gw_step_decision next, last;
 } gw_adapting;
 

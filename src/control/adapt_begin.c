@@ -208,6 +208,9 @@ gw_status gw_adapting_open(gw_control *c, const void *config, gw_why *why)
     gw_status status = list_layers(a, why);
     a->norms = gw_control_memory(c, c->n, sizeof *a->norms);
     a->chosen = gw_control_memory(c, c->n, sizeof *a->chosen);
+    a->posed = gw_control_memory(c, c->n, sizeof *a->posed);
+    a->which = gw_control_memory(c, c->n, sizeof *a->which);
+    a->levels = gw_control_memory(c, c->n, sizeof *a->levels);
     if (status == GW_OK) {
         status = gw_control_lay_out(c, 0, why);
     }

@@ -17,8 +17,8 @@ static double alpha_at(const gw_adapting *a, uint64_t step)
     return alpha;
 }
 
-/* The problem of the layers that could be measured; the others keep their level. which[i] is problem layer i. */
-static size_t pose(gw_adapting *a, gw_adapt_layer *layers, uint32_t *which)
+/* The problem of the layers that could be measured; the others keep their level. */
+static size_t pose(gw_adapting *a)
 {
     gw_step_decision *d = &a->next;
     size_t n = 0;
@@ -32,26 +32,25 @@ static size_t pose(gw_adapting *a, gw_adapt_layer *layers, uint32_t *which)
             continue;
         }
         const int critical = gw_adapt_is_critical(a->norms[i], table[0], a->config.eta);
-        layers[n] = (gw_adapt_layer){.errors = table + 1,
-                                     .bytes = l->bytes,
-                                     .n = l->n,
-                                     .uniform = critical ? l->milder : l->uniform};
-        which[n++] = i;
+        a->posed[n] = (gw_adapt_layer){.errors = table + 1,
+                                       .bytes = l->bytes,
+                                       .n = l->n,
+                                       .uniform = critical ? l->milder : l->uniform};
+        a->which[n++] = i;
     }
     return n;
 }
 
 /* Levels of the problem's layers, by what was chosen and what is in force. */
-static void decide(gw_adapting *a, const gw_adapt_layer *layers, const uint32_t *which, size_t n,
-                   const gw_adapt_choice *choice)
+static void decide(gw_adapting *a, size_t n, const gw_adapt_choice *choice)
 {
     gw_step_decision *d = &a->next;
     double error = 0;
     uint64_t bytes = 0;
     for (size_t i = 0; i < n; i++) {
-        const uint32_t level = a->control.layers[which[i]].level;
-        error += layers[i].errors[level];
-        bytes += layers[i].bytes[level];
+        const uint32_t level = a->control.layers[a->which[i]].level;
+        error += a->posed[i].errors[level];
+        bytes += a->posed[i].bytes[level];
         d->changed += choice->levels[i] != level;
     }
     const int forced =
@@ -67,16 +66,16 @@ static void decide(gw_adapting *a, const gw_adapt_layer *layers, const uint32_t 
     d->changed = d->outcome == GW_STEP_ADAPT_SMALL_GAIN ? 0 : d->changed;
     d->error = d->changed != 0 ? choice->error : error;
     for (size_t i = 0; i < n && d->changed != 0; i++) {
-        a->chosen[which[i]] = choice->levels[i];
+        a->chosen[a->which[i]] = choice->levels[i];
     }
 }
 
-static gw_status solve(gw_adapting *a, gw_adapt_layer *layers, uint32_t *which, uint32_t *levels,
-                       gw_why *why)
+static gw_status choose(gw_control *c, gw_why *why)
 {
+    gw_adapting *a = gw_adapting_of(c);
     const gw_adapt_problem problem = {
-        .layers = layers, .n_layers = pose(a, layers, which), .alpha = a->next.alpha};
-    gw_adapt_choice choice = {.levels = levels};
+        .layers = a->posed, .n_layers = pose(a), .alpha = a->next.alpha};
+    gw_adapt_choice choice = {.levels = a->levels};
     size_t bytes = 0;
     if (problem.n_layers == 0) {
         a->next.outcome = GW_STEP_ADAPT_NOTHING;
@@ -89,7 +88,7 @@ static gw_status solve(gw_adapting *a, gw_adapt_layer *layers, uint32_t *which, 
     }
     status = gw_adapt_choose(&problem, (gw_workspace){workspace, bytes}, &choice, why);
     if (status == GW_OK) {
-        decide(a, layers, which, problem.n_layers, &choice);
+        decide(a, problem.n_layers, &choice);
     }
     free(workspace);
     return status;
@@ -148,20 +147,6 @@ static void describe(gw_control *c, const gw_why *why)
     (void)snprintf(d->text, sizeof d->text, "%s%s", what, kept);
 }
 
-static gw_status choose(gw_control *c, gw_why *why)
-{
-    gw_adapting *a = gw_adapting_of(c);
-    gw_adapt_layer *layers = calloc(c->n + 1, sizeof *layers);
-    uint32_t *lists = calloc(2 * (size_t)c->n + 2, sizeof *lists);
-    a->next.alpha = alpha_at(a, c->start);
-    const gw_status status = layers != NULL && lists != NULL
-                                 ? solve(a, layers, lists, lists + c->n + 1, why)
-                                 : GW_FAIL(why, GW_ERR_MEMORY, "no memory to choose levels");
-    free(lists);
-    free(layers);
-    return status;
-}
-
 static void keep(gw_control *c)
 {
     gw_adapting *a = gw_adapting_of(c);
@@ -207,8 +192,9 @@ static gw_status posted(gw_control *c, uint32_t layer, uint32_t place, const gw_
 static void stand(gw_adapting *a)
 {
     const uint64_t step = a->control.start;
-    a->next =
-        (gw_step_decision){.step = step, .bound_at = step + gw_control_bound(&a->control) + 1};
+    a->next = (gw_step_decision){.step = step,
+                                 .bound_at = step + gw_control_bound(&a->control) + 1,
+                                 .alpha = alpha_at(a, step)};
 }
 
 static gw_status waited(gw_control *c, uint64_t number, gw_why *why)

@@ -70,7 +70,14 @@ static uint64_t checksum(const gw_control *c)
     return hash;
 }
 
-void gw_auto_set_buckets(gw_step_auto *u, const gw_auto_way *ways)
+static gw_status plan_way(const gw_step_auto *u, uint32_t place, const gw_auto_way *w, gw_why *why)
+{
+    return gw_step_set_plan(u->control.step, u->control.layers[place].layer,
+                            w->params.codec != NULL ? &w->params : NULL, &w->route, why);
+}
+
+/* Layers that are sent as one are a bucket of the step, by these ways; all others are one of their own. */
+static void set_buckets(gw_step_auto *u, const gw_auto_way *ways)
 {
     gw_step *s = u->control.step;
     for (uint32_t i = 0; i < u->control.n; i++) {
@@ -79,6 +86,17 @@ void gw_auto_set_buckets(gw_step_auto *u, const gw_auto_way *ways)
         s->agreed &= l->bucket == bucket;
         l->bucket = bucket;
     }
+}
+
+gw_status gw_auto_go_by(gw_step_auto *u, gw_why *why)
+{
+    gw_status status = GW_OK;
+    for (uint32_t i = 0; i < u->control.n && status == GW_OK; i++) {
+        status = plan_way(u, i, &u->ways[i], why);
+    }
+    memcpy(u->chosen, u->ways, u->control.n * sizeof *u->ways);
+    set_buckets(u, u->ways);
+    return status;
 }
 
 /* Bytes that rank 0 sends for what goes with this place; 0 unless it is the first of them. */
@@ -106,12 +124,10 @@ static gw_status apply(gw_step_auto *u, uint64_t number, gw_why *why)
     }
     for (uint32_t i = 0; i < u->control.n && status == GW_OK; i++) {
         const gw_auto_way *w = &u->chosen[i];
-        const uint32_t layer = u->control.layers[i].layer;
         uint64_t bytes = 0;
         if (!gw_params_equal(&w->params, &u->ways[i].params) ||
             !gw_route_equal(&w->route, &u->ways[i].route)) {
-            status = gw_step_set_plan(s, layer, w->params.codec != NULL ? &w->params : NULL,
-                                      &w->route, why);
+            status = plan_way(u, i, w, why);
         }
         if (status == GW_OK) {
             status = bytes_of(u, i, &bytes, why);
@@ -123,7 +139,7 @@ static gw_status apply(gw_step_auto *u, uint64_t number, gw_why *why)
         u->next.dense_bytes += bytes;
         u->next.bytes += u->control.place_of[l] == UINT32_MAX ? bytes : 0;
     }
-    gw_auto_set_buckets(u, u->chosen);
+    set_buckets(u, u->chosen);
     if (status == GW_OK) {
         status = gw_control_agree(&u->control, why);
     }
@@ -180,11 +196,11 @@ static gw_status bind(gw_control *c, uint64_t number, gw_why *why)
 static gw_status fall_back(gw_step_auto *u, gw_auto_reason reason, const gw_auto_seen *w,
                            uint64_t number, gw_why *why)
 {
-    gw_control *a = &u->control;
+    gw_control *c = &u->control;
     gw_status status = GW_OK;
-    if (a->live) {
-        (void)gw_control_idle(a);
-        status = a->request != NULL ? gw_control_take(a, why) : GW_OK;
+    if (c->live) {
+        (void)gw_control_idle(c);
+        status = c->request != NULL ? gw_control_take(c, why) : GW_OK;
     }
     if (status != GW_OK) {
         return status;
@@ -200,7 +216,7 @@ static gw_status fall_back(gw_step_auto *u, gw_auto_reason reason, const gw_auto
     u->next.latency_seconds = gw_auto_link(u)->latency;
     u->next.noise_ratio = 0;
     u->next.budget = u->control.decisions != 0 ? u->last.budget : (double)NAN;
-    for (uint32_t i = 0; i < a->n; i++) {
+    for (uint32_t i = 0; i < c->n; i++) {
         u->chosen[i] = (gw_auto_way){.params = {.codec = NULL}, .route = u->dense, .with = i};
         u->next.changed += u->ways[i].params.codec != NULL;
     }
@@ -325,9 +341,9 @@ static void note_step(gw_step_auto *u, uint64_t number)
 /* Steps whose times are taken: all of the first round's window, then three of each. */
 static void prepare_next(gw_step_auto *u, uint64_t next)
 {
-    const gw_control *a = &u->control;
+    const gw_control *c = &u->control;
     const uint64_t timed = u->first ? GW_AUTO_SHARES : GW_AUTO_TIMED;
-    u->timing = a->live && next >= a->start && next - a->start < timed;
+    u->timing = c->live && next >= c->start && next - c->start < timed;
     (void)pthread_mutex_lock(&u->control.step->lock);
     u->control.step->held = u->timing;
     (void)pthread_mutex_unlock(&u->control.step->lock);

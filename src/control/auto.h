@@ -201,8 +201,8 @@ int gw_auto_is_priced(const gw_cluster *c, const gw_params *p);
 /* From step `start` on, for this reason. */
 void gw_auto_begin_round(gw_step_auto *u, uint64_t start, gw_auto_reason reason, int quick);
 
-/* Layers that are sent as one are a bucket of the step, by these ways; all others are one of their own. */
-void gw_auto_set_buckets(gw_step_auto *u, const gw_auto_way *ways);
+/* Plans the layers by u->ways. */
+gw_status gw_auto_go_by(gw_step_auto *u, gw_why *why);
 /* In words: why the round is made; that all is dense now. */
 void gw_auto_say_reason(gw_step_auto *u);
 void gw_auto_describe_dense(gw_step_auto *u, const gw_auto_seen *w);

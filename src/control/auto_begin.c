@@ -198,20 +198,20 @@ static gw_status list_levels(gw_step_auto *u, gw_control_layer *l, const gw_laye
 
 static gw_status list_layers(gw_step_auto *u, gw_why *why)
 {
-    gw_control *a = &u->control;
+    gw_control *c = &u->control;
     const gw_step *s = u->control.step;
-    gw_status status = gw_control_make_places(a, why);
+    gw_status status = gw_control_make_places(c, why);
     for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
         const gw_layer *l = &s->layers[i];
-        a->place_of[i] = UINT32_MAX;
+        c->place_of[i] = UINT32_MAX;
         if (l->fusion == UINT32_MAX && l->elements >= u->config.min_elements &&
             l->elements >= GW_AUTO_BINS) {
-            a->place_of[i] = a->n++;
-            a->layers[a->place_of[i]].layer = i;
-            status = list_levels(u, &a->layers[a->place_of[i]], l, why);
+            c->place_of[i] = c->n++;
+            c->layers[c->place_of[i]].layer = i;
+            status = list_levels(u, &c->layers[c->place_of[i]], l, why);
         }
     }
-    if (status == GW_OK && a->n == 0) {
+    if (status == GW_OK && c->n == 0) {
         return GW_FAIL(why, GW_ERR_STATE, "auto: no layer has %llu elements and goes by itself",
                        (unsigned long long)u->config.min_elements);
     }
@@ -293,18 +293,14 @@ static gw_status go_by_default(gw_step_auto *u, gw_why *why)
 {
     const gw_params *uniform = &u->config.uniform;
     const int late = gw_auto_comes_late(uniform);
-    gw_status status = GW_OK;
-    for (uint32_t i = 0; i < u->control.n && status == GW_OK; i++) {
+    for (uint32_t i = 0; i < u->control.n; i++) {
         const gw_control_layer *l = &u->control.layers[i];
         const int coded = !late && gw_params_equal(&l->levels[l->uniform], uniform);
         u->ways[i].params = coded ? *uniform : (gw_params){.codec = NULL};
         u->ways[i].route = coded ? u->everyday : u->dense;
         u->ways[i].with = i;
-        status = gw_step_set_plan(u->control.step, l->layer, coded ? uniform : NULL,
-                                  &u->ways[i].route, why);
     }
-    memcpy(u->chosen, u->ways, u->control.n * sizeof *u->ways);
-    gw_auto_set_buckets(u, u->ways);
+    const gw_status status = gw_auto_go_by(u, why);
     return status == GW_OK ? gw_step_agree(u->control.step, why) : status;
 }
 

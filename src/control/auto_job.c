@@ -76,10 +76,9 @@ gw_status gw_auto_posted(gw_control *c, uint32_t layer, uint32_t place, const gw
                          gw_why *why)
 {
     gw_step_auto *u = gw_auto_of(c);
-    gw_control *a = &u->control;
-    const uint64_t number = u->control.step->number;
-    if (u->timing && layer < a->known) {
-        u->posted[(size_t)u->n_timed * a->known + layer] = gw_auto_now(u) - u->ended;
+    const uint64_t number = c->step->number;
+    if (u->timing && layer < c->known) {
+        u->posted[(size_t)u->n_timed * c->known + layer] = gw_auto_now(u) - u->ended;
     }
     if (place == UINT32_MAX) {
         return GW_OK;
@@ -87,10 +86,10 @@ gw_status gw_auto_posted(gw_control *c, uint32_t layer, uint32_t place, const gw
     if (number - u->window_from == place % GW_AUTO_WINDOW) {
         (void)sample(u, layer, gradient, &u->watching);
     }
-    if (!a->live || u->control.quick || number - a->start != a->layers[place].share) {
+    if (!c->live || u->control.quick || number - c->start != c->layers[place].share) {
         return GW_OK;
     }
-    a->own[u->gradients_at + place] = sqrt(sample(u, layer, gradient, &u->sketch));
+    c->own[u->gradients_at + place] = sqrt(sample(u, layer, gradient, &u->sketch));
     return gw_control_copy(c, place, gradient, why);
 }
 
@@ -170,13 +169,13 @@ static gw_dtype dtype_of(const gw_step *s, uint32_t layers)
 void gw_auto_job_make(gw_step_auto *u)
 {
     const gw_step *s = u->control.step;
-    const gw_control *a = &u->control;
+    const gw_control *c = &u->control;
     double first = (double)INFINITY, last = 0;
-    u->job = (gw_job){.name = "this step", .tensors = u->tensors, .dtype = dtype_of(s, a->known)};
-    for (uint32_t l = 0; l < a->known; l++) {
+    u->job = (gw_job){.name = "this step", .tensors = u->tensors, .dtype = dtype_of(s, c->known)};
+    for (uint32_t l = 0; l < c->known; l++) {
         u->ready[l] = 0;
         for (uint32_t r = 0; r < s->config.comm->ranks; r++) {
-            const double seconds = a->all[r * a->table + u->posted_at + l];
+            const double seconds = c->all[r * c->table + u->posted_at + l];
             u->ready[l] = seconds > u->ready[l] ? seconds : u->ready[l];
         }
         first = u->ready[l] < first ? u->ready[l] : first;
@@ -187,14 +186,14 @@ void gw_auto_job_make(gw_step_auto *u)
     const double scale = last > u->whole ? u->whole / last : 1;
     first = isfinite(first) ? scale * first : 0;
     last *= scale;
-    for (uint32_t l = 0; l < a->known; l++) {
+    for (uint32_t l = 0; l < c->known; l++) {
         u->ready[l] = scale * u->ready[l] - first;
         u->ready[l] = u->ready[l] > 0 ? u->ready[l] : 0;
     }
-    for (uint32_t l = 0; l < a->known; l++) {
+    for (uint32_t l = 0; l < c->known; l++) {
         const int alone = s->layers[l].fusion == UINT32_MAX || s->layers[l].bucket != 0;
         if (alone && s->layers[l].elements != 0) {
-            add_tensor(u, s->layers[l].name, s->layers[l].elements, u->ready[l], a->place_of[l]);
+            add_tensor(u, s->layers[l].name, s->layers[l].elements, u->ready[l], c->place_of[l]);
         }
     }
     for (uint32_t i = 0; i < s->n_fusions; i++) {

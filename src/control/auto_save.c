@@ -2,7 +2,6 @@
 #include "control/auto.h"
 
 #include <math.h>
-#include <string.h>
 
 static void rules(gw_walk *w, gw_step_auto *u)
 {
@@ -90,17 +89,10 @@ gw_status gw_auto_resume(gw_control *c, gw_why *why)
 {
     gw_step_auto *u = gw_auto_of(c);
     gw_step *s = c->step;
-    gw_status status = GW_OK;
-    for (uint32_t i = 0; i < c->n && status == GW_OK; i++) {
-        status = gw_step_set_plan(s, c->layers[i].layer,
-                                  u->ways[i].params.codec != NULL ? &u->ways[i].params : NULL,
-                                  &u->ways[i].route, why);
-    }
+    const gw_status status = gw_auto_go_by(u, why);
     if (status != GW_OK) {
         return status;
     }
-    memcpy(u->chosen, u->ways, c->n * sizeof *u->ways);
-    gw_auto_set_buckets(u, u->ways);
     u->window_from = s->number;
     u->ended = (double)NAN;
     u->judge.calibration = (double)NAN;

@@ -67,22 +67,22 @@ static double of_a_step(const layer *x, const double *mean, uint32_t k)
 
 void gw_auto_keep_tables(gw_step_auto *u)
 {
-    const gw_control *a = &u->control;
+    const gw_control *c = &u->control;
     double noise = 0, squares = 0;
-    gw_auto_noise(u, a->all + u->posted_at + a->known, a->table, &noise, &squares);
+    gw_auto_noise(u, c->all + u->posted_at + c->known, c->table, &noise, &squares);
     if (isfinite(noise) && isfinite(squares) && squares > 0) {
         u->noise_then = noise;
         u->squares_then = squares;
     }
     /* the noise is known to a tenth, from so small a sample */
     const double signal = 1 - 1.1 * u->noise_then / u->squares_then;
-    for (uint32_t i = 0; i < a->n; i++) {
-        const gw_control_layer *l = &a->layers[i];
-        const double *mean = a->mean + l->at;
+    for (uint32_t i = 0; i < c->n; i++) {
+        const gw_control_layer *l = &c->layers[i];
+        const double *mean = c->mean + l->at;
         const layer x = {.of = l,
                          .elements = u->control.step->layers[l->layer].elements,
                          .in_force = &u->ways[i].params,
-                         .gradient = a->mean[u->gradients_at + i],
+                         .gradient = c->mean[u->gradients_at + i],
                          .counted = counted(signal > 0 ? signal : 0)};
         if (!isfinite(mean[0]) || mean[0] <= 0) {
             continue;
