@@ -1,5 +1,5 @@
 /* What a choice during training keeps to: budgets over time, a floor, and the line of text that says so. */
-#include "step/adapting.h"
+#include "control/adapting.h"
 
 /* ---- the budget over time ---- */
 

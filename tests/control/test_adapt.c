@@ -1,6 +1,6 @@
 /* Levels chosen during training: every rank the same, nothing lost on the way, and a rule for what goes wrong. */
-#include "step/adapting.h"
-#include "step/stored_state.h"
+#include "control/adapting.h"
+#include "control/stored_state.h"
 
 static const steps_layer ranks_of[] = {{17 * 400, "lowrank:rank=4", "sum", 0},
                                        {17 * 60, "lowrank:rank=4", "sum", 0},

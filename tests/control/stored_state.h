@@ -1,6 +1,6 @@
 /* Checkpoints of adapt and auto that an earlier build wrote: they load, and are written again with the same bytes. */
-#ifndef TESTS_STEP_STORED_STATE_H
-#define TESTS_STEP_STORED_STATE_H
+#ifndef TESTS_CONTROL_STORED_STATE_H
+#define TESTS_CONTROL_STORED_STATE_H
 
 #include "support/steps.h"
 

@@ -4,7 +4,7 @@
 #include "support/steps.h"
 
 #include "control/auto.h"
-#include "step/stored_state.h"
+#include "control/stored_state.h"
 
 #include <math.h>
 
