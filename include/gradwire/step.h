@@ -9,13 +9,13 @@
 #define GRADWIRE_STEP_H
 
 #include "gradwire/coll.h"
-#include "gradwire/plan.h"
 
 #ifdef __cplusplus
 extern "C" {
 #endif
 
 typedef struct gw_step gw_step;
+typedef struct gw_plan_file gw_plan_file; /* plan.h */
 
 enum { GW_STEP_MAX_LANES = 16, GW_STEP_MAX_LAYERS = 1 << 18 };
 

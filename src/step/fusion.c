@@ -42,7 +42,7 @@ gw_status gw_step_buckets(gw_step *s, const uint32_t *buckets, size_t n, gw_why 
         return GW_FAIL(why, GW_ERR_UNSUPPORTED,
                        "a sharded step has no buckets: each layer has pieces of its own");
     }
-    if (s->adapt != NULL) {
+    if (s->hooks != NULL) {
         return GW_FAIL(why, GW_ERR_UNSUPPORTED,
                        "levels are chosen during training: buckets must be set before that begins");
     }

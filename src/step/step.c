@@ -215,7 +215,9 @@ void gw_step_destroy(gw_step *s)
         gw_step_fail(s, GW_ERR_STATE, &why);
     }
     gw_step_listen(s, 0);
-    gw_step_adapt_end(s);
+    if (s->hooks != NULL) {
+        s->hooks->close(s->above);
+    }
     gw_step_unprepare(s);
     gw_device_close(s);
     close_group(s->side);
@@ -401,7 +403,7 @@ gw_status gw_step_plan(gw_step *s, uint32_t layer, const gw_params *params, cons
                        gw_why *why)
 {
     GW_REQUIRE(why, s != NULL, "no step");
-    if (gw_step_adapt_has(s, layer)) {
+    if (s->hooks != NULL && s->hooks->plans(s->above, layer)) {
         return GW_FAIL(why, GW_ERR_STATE, "layer '%.100s': its level is chosen during training",
                        s->layers[layer].name);
     }
@@ -450,8 +452,8 @@ gw_status gw_step_post_after(gw_step *s, uint32_t layer, const gw_tensor *gradie
     if (gw_step_on_device(s) && !l->posted) {
         status = gw_cuda_record(s->config.place, l->event, stream, why);
     }
-    if (status == GW_OK && s->adapt != NULL) {
-        status = gw_step_adapt_copy(s, layer, gradient, why);
+    if (status == GW_OK && s->hooks != NULL) {
+        status = s->hooks->posted(s->above, layer, gradient, why);
     }
     if (status != GW_OK) {
         return status;
@@ -577,7 +579,7 @@ gw_status gw_step_wait(gw_step *s, gw_step_result *result, gw_why *why)
     if (status == GW_OK) {
         status = gw_step_verify_after(s, why);
     }
-    return status == GW_OK && s->adapt != NULL ? gw_step_adapt_go_on(s, s->number - 1, why)
+    return status == GW_OK && s->hooks != NULL ? s->hooks->waited(s->above, s->number - 1, why)
                                                : status;
 }
 

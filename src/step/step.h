@@ -1,5 +1,5 @@
 /* A step, seen from inside. step.c takes layers, plans and gradients; agree.c compares them with the other
- * ranks'; prepare.c turns the plan into tasks, fusion.c several layers into one, convoy.c several messages; task.c is what a task does, run.c runs them and step_timeline.c tells when; device_gradients.c is for gradients on a device; adapt*.c choose levels during training. */
+ * ranks'; prepare.c turns the plan into tasks, fusion.c several layers into one, convoy.c several messages; task.c is what a task does, run.c runs them and step_timeline.c tells when; device_gradients.c is for gradients on a device. What follows a step from above hooks in here: src/control. */
 #ifndef GW_STEP_STEP_H
 #define GW_STEP_STEP_H
 
@@ -109,6 +109,16 @@ typedef struct gw_step_verify_state {
     int soon;        /* after the next step */
 } gw_step_verify_state;
 
+/* What sits above a step and follows it (src/control). */
+typedef struct gw_step_hooks {
+    /* In post, before the step takes the gradient: the layer's residuals are those of the last step. */
+    gw_status (*posted)(void *above, uint32_t layer, const gw_tensor *gradient, gw_why *why);
+    /* At the end of wait: step `number` has arrived on all ranks, the next one may be planned. */
+    gw_status (*waited)(void *above, uint64_t number, gw_why *why);
+    int (*plans)(const void *above, uint32_t layer); /* gw_step_plan refuses this layer */
+    void (*close)(void *above);                      /* the groups are still open */
+} gw_step_hooks;
+
 struct gw_step {
     gw_step_config config;
     gw_nodes *nodes; /* NULL: config.ranks_per_node says it */
@@ -133,12 +143,13 @@ struct gw_step {
     uint32_t n_lanes;
     /* Seconds of the shortest exchange so far of few elements, there and back; 0: none. */
     double quickest;
-    struct gw_step_adapt *adapt; /* NULL: levels stay as they are planned */
-    int held;                    /* exchanges begin when all layers are posted; guarded */
-    uint32_t bad_layers;         /* of the last step: that arrived non-finite */
-    gw_comm *side;               /* adapt's own group */
-    struct {                     /* for rel_error */
-        float *values, *input;   /* input: of gradients on a device */
+    const gw_step_hooks *hooks; /* NULL: nothing is above */
+    void *above;
+    int held;                  /* exchanges begin when all layers are posted; guarded */
+    uint32_t bad_layers;       /* of the last step: that arrived non-finite */
+    gw_comm *side;             /* a group for what is above; NULL: none was needed yet */
+    struct {                   /* for rel_error */
+        float *values, *input; /* input: of gradients on a device */
         uint8_t *payload;
         gw_workspace workspace;
         size_t payload_bytes;
@@ -185,7 +196,7 @@ gw_status gw_step_gather(gw_step *s, gw_comm *comm, const char *what, const void
                          void *room, void *all, gw_why *why);
 /* The route of a codec, or of uncompressed numbers (NULL), where the user names none. */
 gw_status gw_step_usual(const gw_step *s, const gw_params *params, gw_route *out, gw_why *why);
-/* gw_step_plan, also of a layer whose level is adapt's. */
+/* gw_step_plan, also of a layer that is planned from above. */
 gw_status gw_step_set_plan(gw_step *s, uint32_t layer, const gw_params *params,
                            const gw_route *route, gw_why *why);
 /* The layer at this place of the wire. */
@@ -332,11 +343,5 @@ gw_status gw_device_hand_over(gw_step *s, const gw_step_lane *lane, const gw_lay
 /* A gradient as fp32 on the host, done on return; by whoever posts. */
 gw_status gw_device_read(gw_step *s, const gw_layer *l, const gw_tensor *gradient, float *to,
                          gw_why *why);
-
-/* Choosing during training: in post, after every step, and before the groups are closed. */
-gw_status gw_step_adapt_copy(gw_step *s, uint32_t layer, const gw_tensor *gradient, gw_why *why);
-gw_status gw_step_adapt_go_on(gw_step *s, uint64_t number, gw_why *why);
-void gw_step_adapt_end(gw_step *s);
-int gw_step_adapt_has(const gw_step *s, uint32_t layer); /* its level is adapt's */
 
 #endif

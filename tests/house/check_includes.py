@@ -11,13 +11,15 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 # room of src/ -> rooms it may include, itself and base aside
-MAY_SEE = {"adapt": {"codec", "errors"}, "base": set(), "codec": set(), "coll": {"codec", "wire", "comm", "route", "feedback"}, "comm": set(), "device": {"codec"}, "errors": {"codec"}, "feedback": set(),
-           "files": {"plan", "route", "step"},
+MAY_SEE = {"adapt": {"codec", "errors"}, "base": set(), "codec": set(), "coll": {"codec", "wire", "comm", "route", "feedback"}, "comm": set(), "control": {"adapt", "codec", "comm", "errors", "feedback", "plan", "route", "step", "wire"}, "device": {"codec"}, "errors": {"codec"}, "feedback": set(),
+           "files": {"control", "plan", "route", "step"},
            "plan": {"adapt", "codec", "route"},
            "pmpi": {"codec", "comm", "route", "step", "all of them"},
-           "route": {"codec"}, "step": {"adapt", "codec", "coll", "comm", "errors", "plan", "route", "feedback", "wire"}, "wire": {"codec"}}
+           "route": {"codec"}, "step": {"codec", "coll", "comm", "route", "feedback", "wire"}, "wire": {"codec"}}
 # room -> private headers of another room that it may include
 MAY_SEE_INSIDE = {
+    # What follows a step from above hooks in there, and reads its layers.
+    "control": {"step/step.h"},
     # libgradwire_cuda and the core meet in one table, which the kernels' side of codec fills.
     "device": {"codec/cuda/cuda_impl.h"},
     # An error table is the codecs' own formula, applied to every level in one pass over the numbers.
@@ -26,7 +28,7 @@ MAY_SEE_INSIDE = {
 }
 # public header -> room it belongs to. cuda.h is codec's, whose kernels need its types; device implements it.
 PUBLIC = {"adapt.h": "adapt", "base.h": "base", "codec.h": "codec", "coll.h": "coll", "comm.h": "comm", "cuda.h": "codec", "errors.h": "errors", "files.h": "files", "feedback.h": "feedback",
-          "frame.h": "wire", "hosted.h": "comm", "joint.h": "plan", "mpi.h": "comm", "nccl.h": "comm", "plan.h": "plan", "rounds.h": "codec", "route.h": "route", "step.h": "step", "step_adapt.h": "step", "step_auto.h": "step", "threads.h": "comm",
+          "frame.h": "wire", "hosted.h": "comm", "joint.h": "plan", "mpi.h": "comm", "nccl.h": "comm", "plan.h": "plan", "rounds.h": "codec", "route.h": "route", "step.h": "step", "step_adapt.h": "control", "step_auto.h": "control", "threads.h": "comm",
           "together.h": "comm"}
 # folder outside of src/ -> folders that it may include besides the public headers. What commands share sees no command:
 # of cli/ it sees the headers on top.
@@ -85,8 +87,9 @@ def main():
     assert rooms == set(MAY_SEE), f"rooms without a rule: {rooms ^ set(MAY_SEE)}"
     if "--control" in sys.argv:
         for path, line in (("src/base/cpu.c", '#include "codec/natural/natural.h"'), ("src/wire/frame.c", '#include "codec/codec_impl.h"'),
-                           ("cli/main.c", '#include "base/numeric.h"'), ("trainer/rank.c", '#include "files/strict.h"'), ("src/step/use_plan.c", "#include <gradwire/files.h>"), ("src/codec/cast/cast.c", "#include <gradwire/frame.h>"), ("src/feedback/store.c", "#include <gradwire/codec.h>"),
+                           ("cli/main.c", '#include "base/numeric.h"'), ("trainer/rank.c", '#include "files/strict.h"'), ("src/control/use_plan.c", "#include <gradwire/files.h>"), ("src/codec/cast/cast.c", "#include <gradwire/frame.h>"), ("src/feedback/store.c", "#include <gradwire/codec.h>"),
                            ("src/adapt/measure.c", '#include "errors/errors.h"'), ("src/adapt/choose.c", "#include <gradwire/step.h>"),
+                           ("src/step/step.c", '#include "control/control.h"'), ("src/step/step.c", "#include <gradwire/step_adapt.h>"), ("src/control/control.c", '#include "coll/exchange.h"'),
                            ("src/route/compile.c", '#include "codec/codec_impl.h"'), ("src/route/text.c", "#include <gradwire/frame.h>"),
                            ("src/plan/cost.c", "#include <gradwire/comm.h>"), ("src/codec/codec.c", "#include <gradwire/errors.h>"),
                            ("src/errors/errors.c", '#include "codec/codec_impl.h"'), ("src/errors/errors.c", "#include <gradwire/adapt.h>"),

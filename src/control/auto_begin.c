@@ -1,5 +1,5 @@
 /* Before the first step: settings, which layers, which levels each could have, memory, and what coding costs. */
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include <gradwire/frame.h>
 
@@ -9,13 +9,9 @@
 
 /* ---- settings ---- */
 
-static gw_status check(const gw_step *s, const gw_step_auto_config *c, gw_why *why)
+gw_status gw_auto_check(const gw_step *s, const void *config, gw_why *why)
 {
-    if (c == NULL || s->adapt != NULL || !s->agreed || s->posted != 0) {
-        return GW_FAIL(
-            why, GW_ERR_STATE,
-            "auto begins once, between steps, after gw_step_agree, and not beside adapt");
-    }
+    const gw_step_auto_config *c = config;
     if (s->config.sharded || gw_step_on_device(s)) {
         return GW_FAIL(why, GW_ERR_UNSUPPORTED, "auto: a step that is %s has no plans made for it",
                        s->config.sharded ? "sharded" : "on a device");
@@ -34,7 +30,7 @@ static gw_status check(const gw_step *s, const gw_step_auto_config *c, gw_why *w
         return GW_FAIL(why, GW_ERR_RANGE, "auto: a period has %d steps at least, not %llu",
                        GW_AUTO_LEAST_PERIOD, (unsigned long long)c->period);
     }
-    if (!(c->alpha == 0 || (c->alpha >= 0.0625 && c->alpha <= 4)) ||
+    if (!(c->alpha == 0 || (c->alpha >= GW_AUTO_LEAST_ALPHA && c->alpha <= GW_AUTO_MOST_ALPHA)) ||
         !(c->limit >= 0 && isfinite(c->limit))) {
         return GW_FAIL(why, GW_ERR_RANGE, "auto: alpha %g (0.0625 to 4) or limit %g out of range",
                        c->alpha, c->limit);
@@ -52,13 +48,13 @@ static gw_status add_family(gw_step_auto *u, const gw_params *family, gw_why *wh
     return GW_OK;
 }
 
-static int is_priced(const gw_cluster *c, const gw_params *p)
+int gw_auto_is_priced(const gw_cluster *c, const gw_params *p)
 {
     size_t i = 0;
-    while (c != NULL && i < c->n_codecs && c->codecs[i].params.codec != p->codec) {
+    while (i < c->n_codecs && c->codecs[i].params.codec != p->codec) {
         i++;
     }
-    return c == NULL || i < c->n_codecs;
+    return i < c->n_codecs;
 }
 
 /* What the caller left open. Codecs that this build lacks, or a given cluster, are none. */
@@ -81,7 +77,8 @@ static gw_status complete(gw_step_auto *u, const gw_step_auto_config *c, gw_why 
     }
     for (size_t i = 0; i < sizeof usual / sizeof *usual && c->n_families == 0; i++) {
         gw_params p;
-        if (gw_params_parse(&p, usual[i], NULL) == GW_OK && is_priced(c->cluster, &p)) {
+        if (gw_params_parse(&p, usual[i], NULL) == GW_OK &&
+            (c->cluster == NULL || gw_auto_is_priced(c->cluster, &p))) {
             u->families[own->n_families++] = p;
         }
     }
@@ -89,7 +86,7 @@ static gw_status complete(gw_step_auto *u, const gw_step_auto_config *c, gw_why 
         status = gw_params_parse(&own->uniform, "dither:bits=4", why);
     }
     if (status == GW_OK) {
-        status = gw_step_usual(u->step, &own->uniform, &u->everyday, why);
+        status = gw_step_usual(u->control.step, &own->uniform, &u->everyday, why);
     }
     for (size_t i = 0; i < own->n_families && status == GW_OK; i++) {
         if (u->families[i].codec == own->uniform.codec) {
@@ -113,7 +110,7 @@ static int has_table(const gw_params *p)
            is_named(p, "topk") || is_named(p, "lowrank");
 }
 
-static double *setting(gw_params *p, const char *name)
+double *gw_auto_setting(gw_params *p, const char *name)
 {
     size_t i = 0;
     while (i < gw_codec_param_count(p->codec) &&
@@ -124,7 +121,7 @@ static double *setting(gw_params *p, const char *name)
 }
 
 /* Unless it is there, or no smaller than the tensor as it is. */
-static void add_level(gw_adapted *l, const gw_params *level, const gw_layer *of)
+static void add_level(gw_control_layer *l, const gw_params *level, const gw_layer *of)
 {
     size_t bytes = 0;
     int there = gw_payload_bound(level, (size_t)of->elements, &bytes) != GW_OK ||
@@ -137,12 +134,12 @@ static void add_level(gw_adapted *l, const gw_params *level, const gw_layer *of)
     }
 }
 
-static void add_levels(gw_adapted *l, const gw_params *family, const gw_layer *of)
+static void add_levels(gw_control_layer *l, const gw_params *family, const gw_layer *of)
 {
     static const double times[] = {1, 2, 5, 10};
     gw_params p = *family;
-    double *bits = setting(&p, "bits"), *density = setting(&p, "density");
-    double *rank = setting(&p, "rank");
+    double *bits = gw_auto_setting(&p, "bits"), *density = gw_auto_setting(&p, "density");
+    double *rank = gw_auto_setting(&p, "rank");
     if (bits != NULL && (is_named(&p, "dither") || is_named(&p, "ndither"))) {
         for (int i = 2; i <= 8; i++) {
             *bits = i;
@@ -168,10 +165,10 @@ static void add_levels(gw_adapted *l, const gw_params *family, const gw_layer *o
 enum { MOST_LEVELS = 1 + 7 * GW_AUTO_FAMILIES + 1 };
 
 /* First what has tables, the families one behind the other, then the rest. */
-static gw_status list_levels(gw_step_auto *u, gw_adapted *l, const gw_layer *of, gw_why *why)
+static gw_status list_levels(gw_step_auto *u, gw_control_layer *l, const gw_layer *of, gw_why *why)
 {
     gw_params uniform = u->config.uniform;
-    l->levels = calloc(MOST_LEVELS, sizeof *l->levels);
+    l->levels = gw_control_memory(&u->control, MOST_LEVELS, sizeof *l->levels);
     if (l->levels == NULL || gw_params_parse(&l->levels[0], "cast:to=f32", why) != GW_OK) {
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for levels, or no codec 'cast'");
     }
@@ -201,20 +198,20 @@ static gw_status list_levels(gw_step_auto *u, gw_adapted *l, const gw_layer *of,
 
 static gw_status list_layers(gw_step_auto *u, gw_why *why)
 {
-    gw_step_adapt *a = u->base;
-    const gw_step *s = u->step;
-    gw_status status = gw_step_adapt_make_places(a, why);
+    gw_control *c = &u->control;
+    const gw_step *s = u->control.step;
+    gw_status status = gw_control_make_places(c, why);
     for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
         const gw_layer *l = &s->layers[i];
-        a->place_of[i] = UINT32_MAX;
+        c->place_of[i] = UINT32_MAX;
         if (l->fusion == UINT32_MAX && l->elements >= u->config.min_elements &&
             l->elements >= GW_AUTO_BINS) {
-            a->place_of[i] = a->n++;
-            a->layers[a->place_of[i]].layer = i;
-            status = list_levels(u, &a->layers[a->place_of[i]], l, why);
+            c->place_of[i] = c->n++;
+            c->layers[c->place_of[i]].layer = i;
+            status = list_levels(u, &c->layers[c->place_of[i]], l, why);
         }
     }
-    if (status == GW_OK && a->n == 0) {
+    if (status == GW_OK && c->n == 0) {
         return GW_FAIL(why, GW_ERR_STATE, "auto: no layer has %llu elements and goes by itself",
                        (unsigned long long)u->config.min_elements);
     }
@@ -223,205 +220,127 @@ static gw_status list_layers(gw_step_auto *u, gw_why *why)
 
 /* ---- memory ---- */
 
-/* To code the largest layer with any level that has no table. */
-static gw_status make_trial(gw_step_adapt *a, gw_why *why)
-{
-    uint64_t largest = 0;
-    for (uint32_t i = 0; i < a->n; i++) {
-        const gw_adapted *l = &a->layers[i];
-        const size_t elements = (size_t)a->step->layers[l->layer].elements;
-        largest = elements > largest && l->coded != 0 ? elements : largest;
-        for (uint32_t k = l->n - l->coded; k < l->n; k++) {
-            size_t payload = 0, workspace = 0;
-            (void)gw_payload_bound(&l->levels[k], elements, &payload);
-            (void)gw_codec_workspace(&l->levels[k], GW_F32, elements, 0, 1, &workspace);
-            a->trial.bytes = payload > a->trial.bytes ? payload : a->trial.bytes;
-            a->trial.workspace.size =
-                workspace > a->trial.workspace.size ? workspace : a->trial.workspace.size;
-        }
-    }
-    a->trial.values = malloc((size_t)largest * sizeof(float) + 1);
-    a->trial.payload = malloc(a->trial.bytes + 1);
-    a->trial.workspace.data = malloc(a->trial.workspace.size + 1);
-    return a->trial.values != NULL && a->trial.payload != NULL && a->trial.workspace.data != NULL
-               ? GW_OK
-               : GW_FAIL(why, GW_ERR_MEMORY, "no memory to measure errors");
-}
-
 static gw_status allocate(gw_step_auto *u, gw_why *why)
 {
-    gw_step_adapt *a = u->base;
-    const size_t ranks = u->step->config.comm->ranks, known = a->known;
-    gw_status status = gw_step_adapt_lay_out(a, known + GW_AUTO_SKETCH + a->n, why);
+    gw_control *c = &u->control;
+    const gw_comm *comm = c->step->config.comm;
+    const size_t known = c->known, n = c->n;
     size_t levels = 0;
-    for (uint32_t i = 0; i < a->n; i++) {
-        levels += a->layers[i].n;
+    for (uint32_t i = 0; i < n; i++) {
+        levels += c->layers[i].n;
     }
-    if (status == GW_OK) {
-        status = make_trial(a, why);
-    }
+    u->levels = gw_control_memory(c, levels, sizeof *u->levels);
+    u->errors = gw_control_memory(c, levels, sizeof *u->errors);
+    u->ways = gw_control_memory(c, n, sizeof *u->ways);
+    u->chosen = gw_control_memory(c, n, sizeof *u->chosen);
+    u->riskier = gw_control_memory(c, n, sizeof *u->riskier);
+    u->parted = gw_control_memory(c, n, sizeof *u->parted);
+    u->together = gw_control_memory(c, n, sizeof *u->together);
+    u->posted = gw_control_memory(c, (GW_AUTO_SHARES + 1) * known, sizeof *u->posted);
+    u->sorted = gw_control_memory(c, GW_AUTO_SHARES + 1, sizeof *u->sorted);
+    u->tensors = gw_control_memory(c, 2 * known, sizeof *u->tensors);
+    u->place_of = gw_control_memory(c, 2 * known, sizeof *u->place_of);
+    u->ready = gw_control_memory(c, known, sizeof *u->ready);
+    u->asked = gw_control_memory(c, 2 * known, sizeof *u->asked);
+    u->entries = gw_control_memory(c, 2 * known, sizeof *u->entries);
+    u->said = gw_control_memory(c, comm->ranks, GW_SAY * sizeof *u->said);
+    u->said_room = gw_control_memory(c, gw_gather_room(comm, sizeof u->say), 1);
+    u->room = gw_control_memory(c, gw_gather_room(comm, GW_AUTO_MOST_NUMBERS * sizeof(double)), 1);
+    const gw_status status = gw_control_lay_out(c, known + GW_AUTO_SKETCH + n, why);
     if (status != GW_OK) {
         return status;
     }
-    u->gradients_at = a->table - a->n;
+    u->gradients_at = c->table - n;
     u->posted_at = u->gradients_at - known - GW_AUTO_SKETCH;
-    u->levels = calloc(levels + 1, sizeof *u->levels);
-    u->errors = calloc(levels + 1, sizeof *u->errors);
-    u->ways = calloc((size_t)a->n + 1, sizeof *u->ways);
-    u->chosen = calloc((size_t)a->n + 1, sizeof *u->chosen);
-    u->riskier = calloc((size_t)a->n + 1, sizeof *u->riskier);
-    u->parted = calloc((size_t)a->n + 1, sizeof *u->parted);
-    u->together = calloc((size_t)a->n + 1, sizeof *u->together);
-    u->table = calloc(a->table + 1, sizeof *u->table);
-    u->posted = calloc((GW_AUTO_SHARES + 1) * (known + 1), sizeof *u->posted);
-    u->sorted = calloc(GW_AUTO_SHARES + 1, sizeof *u->sorted);
-    u->tensors = calloc(2 * known + 1, sizeof *u->tensors);
-    u->place_of = calloc(2 * known + 1, sizeof *u->place_of);
-    u->ready = calloc(known + 1, sizeof *u->ready);
-    u->asked = calloc(2 * known + 1, sizeof *u->asked);
-    u->entries = calloc(2 * known + 1, sizeof *u->entries);
-    u->said = calloc(ranks * GW_SAY, sizeof *u->said);
-    u->said_room = malloc(gw_gather_room(u->step->config.comm, sizeof u->say));
-    u->room = malloc(gw_gather_room(u->step->config.comm, GW_AUTO_MOST_NUMBERS * sizeof(double)));
-    return u->ways != NULL && u->chosen != NULL && u->riskier != NULL && u->parted != NULL &&
-                   u->together != NULL && u->table != NULL && u->posted != NULL &&
-                   u->sorted != NULL && u->tensors != NULL && u->place_of != NULL &&
-                   u->ready != NULL && u->asked != NULL && u->levels != NULL && u->errors != NULL &&
-                   u->entries != NULL && u->said != NULL && u->said_room != NULL && u->room != NULL
-               ? GW_OK
-               : GW_FAIL(why, GW_ERR_MEMORY, "no memory for auto");
+    u->table = gw_control_memory(c, c->table, sizeof *u->table);
+    return gw_control_has_memory(c, why);
 }
 
 /* ---- begin ---- */
-
-static uint64_t mix(uint64_t hash, const void *bytes, size_t size)
-{
-    return gw_payload_hash(bytes, size, hash);
-}
 
 /* Of all that the plan hangs on but what is measured. */
 static uint64_t hash_of(const gw_step_auto *u, const gw_cluster *given)
 {
     const gw_step_auto_config *c = &u->config;
     const double numbers[] = {(double)c->period, c->alpha, c->limit, (double)c->min_elements,
-                              (double)u->base->n};
-    uint64_t hash = mix(0, numbers, sizeof numbers);
-    for (uint32_t i = 0; i < u->base->n; i++) {
-        const gw_adapted *l = &u->base->layers[i];
+                              (double)u->control.n};
+    uint64_t hash = gw_control_mix(0, numbers, sizeof numbers);
+    for (uint32_t i = 0; i < u->control.n; i++) {
+        const gw_control_layer *l = &u->control.layers[i];
         const uint64_t of_layer[] = {l->layer, l->n, l->uniform};
-        hash = mix(hash, of_layer, sizeof of_layer);
+        hash = gw_control_mix(hash, of_layer, sizeof of_layer);
         for (uint32_t k = 0; k < l->n; k++) {
-            char text[256] = "";
-            (void)gw_params_print(&l->levels[k], text, sizeof text);
-            hash = mix(hash, text, sizeof text);
+            hash = gw_control_mix_level(hash, &l->levels[k]);
         }
     }
     for (size_t i = 0; given != NULL && i < given->n_codecs; i++) {
         const gw_codec_cost *x = &given->codecs[i];
         for (uint32_t k = 0; k < x->encode.n; k++) {
             const double point[] = {x->encode.point[k].bytes, x->encode.point[k].seconds};
-            hash = mix(hash, point, sizeof point);
+            hash = gw_control_mix(hash, point, sizeof point);
         }
         for (uint32_t k = 0; k < x->decode.n; k++) {
             const double point[] = {x->decode.point[k].bytes, x->decode.point[k].seconds};
-            hash = mix(hash, point, sizeof point);
+            hash = gw_control_mix(hash, point, sizeof point);
         }
     }
-    return given != NULL ? mix(hash, &given->cpu_workers, sizeof given->cpu_workers) : hash;
+    return given != NULL ? gw_control_mix(hash, &given->cpu_workers, sizeof given->cpu_workers)
+                         : hash;
 }
 
 /* Until there is a plan: the default. Not with feedback, whose residuals the first tables do not have. */
 static gw_status go_by_default(gw_step_auto *u, gw_why *why)
 {
     const gw_params *uniform = &u->config.uniform;
-    const int late = (gw_params_flags(uniform) & GW_CODEC_WANTS_FEEDBACK) != 0;
-    gw_status status = GW_OK;
-    for (uint32_t i = 0; i < u->base->n && status == GW_OK; i++) {
-        const gw_adapted *l = &u->base->layers[i];
+    const int late = gw_auto_comes_late(uniform);
+    for (uint32_t i = 0; i < u->control.n; i++) {
+        const gw_control_layer *l = &u->control.layers[i];
         const int coded = !late && gw_params_equal(&l->levels[l->uniform], uniform);
         u->ways[i].params = coded ? *uniform : (gw_params){.codec = NULL};
         u->ways[i].route = coded ? u->everyday : u->dense;
         u->ways[i].with = i;
-        status =
-            gw_step_set_plan(u->step, l->layer, coded ? uniform : NULL, &u->ways[i].route, why);
     }
-    memcpy(u->chosen, u->ways, u->base->n * sizeof *u->ways);
-    gw_auto_set_buckets(u, u->ways);
-    return status == GW_OK ? gw_step_agree(u->step, why) : status;
+    const gw_status status = gw_auto_go_by(u, why);
+    return status == GW_OK ? gw_step_agree(u->control.step, why) : status;
 }
 
-/* All ranks by the same settings. */
-static gw_status start(gw_step_auto *u, const gw_cluster *given, gw_why *why)
+gw_status gw_auto_open(gw_control *c, const void *config, gw_why *why)
 {
-    gw_step *s = u->step;
-    static const char *const names[] = {"library version", "settings of auto:"};
-    const uint64_t numbers[GW_STEP_NUMBERS] = {gw_version(), u->base->hash};
-    gw_status status = gw_step_compare_numbers(s, s->side, numbers, names, 2, why);
+    gw_step_auto *u = gw_auto_of(c);
+    const gw_step_auto_config *given = config;
+    u->first = 1;
+    u->ended = u->noise_then = u->squares_then = u->planned_rate = u->planned_seconds = (double)NAN;
+    u->watch.measured_seconds = (double)NAN;
+    c->window = GW_AUTO_SHARES; /* of copies */
+    gw_status status = gw_step_usual(c->step, NULL, &u->dense, why);
     if (status == GW_OK) {
-        status = go_by_default(u, why);
-    }
-    if (status == GW_OK && given == NULL) {
-        status = gw_auto_cluster_codecs(u, why);
-    }
-    return status == GW_OK ? gw_step_adapt_run(u->base, why) : status;
-}
-
-static gw_status open_all(gw_step_auto *u, const gw_step_auto_config *config, gw_why *why)
-{
-    gw_status status = gw_step_usual(u->step, NULL, &u->dense, why);
-    if (status == GW_OK) {
-        status = complete(u, config, why);
+        status = complete(u, given, why);
     }
     if (status == GW_OK) {
         status = list_layers(u, why);
     }
     if (status == GW_OK) {
-        u->base->window = GW_AUTO_SHARES; /* of copies */
         status = allocate(u, why);
     }
     if (status == GW_OK) {
-        status = gw_auto_cluster_open(u, config->cluster, why);
+        status = gw_auto_cluster_open(u, given->cluster, why);
     }
-    if (status == GW_OK) {
-        u->base->hash = hash_of(u, config->cluster);
-        status = start(u, config->cluster, why);
-    }
+    c->hash = status == GW_OK ? hash_of(u, given->cluster) : 0;
     return status;
 }
 
-gw_status gw_step_auto_begin(gw_step *s, const gw_step_auto_config *config, gw_why *why)
+gw_status gw_auto_start(gw_control *c, const void *config, gw_why *why)
 {
-    gw_why own = {""};
-    gw_step_adapt *a = NULL;
-    why = gw_why_or(why, &own);
-    gw_status status = gw_step_failure(s, why);
-    if (status == GW_OK) {
-        status = check(s, config, why);
-    }
-    gw_step_auto *u = status == GW_OK ? calloc(1, sizeof *u) : NULL;
-    if (u == NULL) {
-        return status != GW_OK ? status : GW_FAIL(why, GW_ERR_MEMORY, "no memory for auto");
-    }
-    status = gw_step_adapt_open(s, &a, why);
-    if (a == NULL) {
-        free(u);
-        return status;
-    }
-    a->over = u;
-    u->step = s;
-    u->base = a;
-    u->first = 1;
-    u->ended = u->noise_then = u->squares_then = u->planned_rate = u->planned_seconds = (double)NAN;
-    u->watch.measured_seconds = (double)NAN;
-    status = status == GW_OK ? open_all(u, config, why) : status;
-    if (status != GW_OK) {
-        gw_step_adapt_end(s);
-        return status;
+    gw_step_auto *u = gw_auto_of(c);
+    const gw_step_auto_config *given = config;
+    gw_status status = go_by_default(u, why);
+    if (status == GW_OK && given->cluster == NULL) {
+        status = gw_auto_cluster_codecs(u, why);
     }
     gw_auto_judge_begin(&u->judge, u->config.limit, u->config.alpha);
-    u->window_from = s->number;
-    gw_auto_begin_round(u, s->number, GW_AUTO_START, 0);
+    u->window_from = c->step->number;
+    gw_auto_begin_round(u, c->step->number, GW_AUTO_START, 0);
     u->timing = 1;
-    s->held = 1;
-    return GW_OK;
+    c->step->held = 1;
+    return status;
 }

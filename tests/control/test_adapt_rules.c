@@ -1,5 +1,5 @@
 /* What a choice during training keeps to: budgets over time, a floor, and the line of text that says so. */
-#include "step/adapting.h"
+#include "control/adapting.h"
 
 /* ---- the budget over time ---- */
 
@@ -57,8 +57,8 @@ static void floor_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
         }
         const gw_step_decision d = last(s, 1);
         RANK_TRUE(d.changed != 0 && d.bytes < d.uniform_bytes, "nothing was chosen");
-        for (uint32_t i = 0; i < s->step->adapt->n; i++) {
-            const gw_adapted *l = &s->step->adapt->layers[i];
+        for (uint32_t i = 0; i < gw_control_of(s->step)->n; i++) {
+            const gw_control_layer *l = &gw_control_of(s->step)->layers[i];
             below += 2 * l->bytes[l->level] < l->bytes[l->uniform];
         }
         RANK_TRUE((below != 0) == (turn == 0), "not the floor's levels");
@@ -86,7 +86,7 @@ static void spec_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     (void)all;
     (void)rank;
     begin(&s, &other, comm, &more);
-    const uint64_t hash = s.step->adapt->hash;
+    const uint64_t hash = gw_control_of(s.step)->hash;
     steps_close(&s);
     steps_open(&s, &config, j->layers, LAYERS);
     steps_agree(&s);
@@ -95,7 +95,7 @@ static void spec_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
                                      "metric=relative/topk:density=0.05",
                                      &why),
             why.text);
-    RANK_TRUE(s.step->adapt->hash == hash, "other settings than the text's");
+    RANK_TRUE(gw_control_of(s.step)->hash == hash, "other settings than the text's");
     steps_close(&s);
 }
 

@@ -1,10 +1,5 @@
-/* The timetable: rounds, windows, and what ranks tell each other. Everything here runs between steps, on the caller's
- * thread. */
-#include "step/auto.h"
-
-#include "base/numeric.h"
-
-#include <gradwire/frame.h>
+/* Rounds and windows. Everything here runs between steps, on the caller's thread. */
+#include "control/auto.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -16,32 +11,20 @@
 static uint64_t rest_of(const gw_step_auto *u)
 {
     const double steps = 1.5 * u->last.solve_seconds / u->watch.measured_seconds;
-    return !(steps > GW_AUTO_LEAST_REST) ? GW_AUTO_LEAST_REST
-           : steps < GW_AUTO_MOST_REST   ? (uint64_t)steps
-                                         : GW_AUTO_MOST_REST;
+    return (uint64_t)fmin(fmax(steps, 2 * GW_AUTO_LAG), GW_AUTO_WINDOW); /* of NaN the least */
 }
 
 void gw_auto_begin_round(gw_step_auto *u, uint64_t start, gw_auto_reason reason, int quick)
 {
-    gw_step_adapt *a = u->base;
-    (void)pthread_mutex_lock(&a->lock);
-    a->handed = a->measured = 0;
-    a->solve = a->solved = 0;
-    (void)pthread_mutex_unlock(&a->lock);
-    a->live = 1;
-    a->start = start;
-    a->window = quick ? GW_AUTO_TIMED : GW_AUTO_SHARES;
-    a->lag = quick ? 0 : GW_AUTO_LAG;
-    a->rest = rest_of(u);
-    a->waited = 0;
-    memset(a->own, 0, (quick ? GW_TABLE_LAYERS : a->table) * sizeof *a->own);
-    a->next = (gw_step_decision){.step = start};
-    a->more[0] = a->more[1] = (double)NAN;
-    u->quick = quick;
+    gw_control *c = &u->control;
+    gw_control_begin_round(c, start, quick);
+    c->window = quick ? GW_AUTO_TIMED : GW_AUTO_SHARES;
+    c->lag = quick ? 0 : GW_AUTO_LAG;
+    c->rest = rest_of(u);
     u->sketch = (gw_auto_sketch){0};
     u->n_timed = 0;
     if (!quick) {
-        const uint64_t soon = GW_AUTO_SOON; /* the first times may be of other work's */
+        const uint64_t soon = 5 * GW_AUTO_WINDOW; /* the first times may be of other work's */
         u->period_at = start + (u->first && soon < u->config.period ? soon : u->config.period);
     }
     const double none = (double)NAN;
@@ -58,33 +41,25 @@ void gw_auto_begin_round(gw_step_auto *u, uint64_t start, gw_auto_reason reason,
     gw_auto_say_reason(u);
 }
 
-static gw_status take_tables(gw_step_auto *u, gw_why *why)
+static gw_status taken(gw_control *c, gw_why *why)
 {
-    gw_step_adapt *a = u->base;
-    const gw_auto_reason reason = u->next.reason;
-    gw_status status = gw_step_adapt_take(a, why);
-    if (status == GW_OK && !u->quick) {
+    gw_step_auto *u = gw_auto_of(c);
+    if (!c->quick) {
         gw_auto_keep_tables(u);
     }
-    if (status == GW_OK) {
-        gw_auto_job_make(u);
-    }
-    if (status == GW_OK && gw_auto_judge_wants_link(&u->judge, reason)) {
-        status = gw_auto_cluster_links(u, why);
-    }
-    if (status != GW_OK) {
-        return status;
-    }
+    gw_auto_job_make(u);
+    const gw_status status =
+        gw_auto_judge_wants_link(&u->judge, u->next.reason) ? gw_auto_cluster_links(u, why) : GW_OK;
     u->next.link_bytes_per_second = gw_auto_link(u)->rate;
     u->next.latency_seconds = gw_auto_link(u)->latency;
-    gw_step_adapt_ask(a);
-    return GW_OK;
+    return status;
 }
 
-static uint64_t checksum(const gw_step_auto *u)
+static uint64_t checksum(const gw_control *c)
 {
-    uint64_t hash = u->base->hash ^ u->next.step;
-    for (uint32_t i = 0; i < u->base->n; i++) {
+    const gw_step_auto *u = (const gw_step_auto *)(const void *)c;
+    uint64_t hash = c->hash ^ u->next.step;
+    for (uint32_t i = 0; i < c->n; i++) {
         const gw_auto_way *w = &u->chosen[i];
         uint64_t words[3 + GW_PARAMS_MAX] = {w->params.codec != NULL ? gw_codec_id(w->params.codec)
                                                                      : UINT64_MAX,
@@ -95,67 +70,83 @@ static uint64_t checksum(const gw_step_auto *u)
     return hash;
 }
 
-void gw_auto_set_buckets(gw_step_auto *u, const gw_auto_way *ways)
+static gw_status plan_way(const gw_step_auto *u, uint32_t place, const gw_auto_way *w, gw_why *why)
 {
-    gw_step *s = u->step;
-    for (uint32_t i = 0; i < u->base->n; i++) {
-        gw_layer *l = &s->layers[u->base->layers[i].layer];
-        const uint32_t bucket = u->base->layers[ways[i].with].layer + 1;
+    return gw_step_set_plan(u->control.step, u->control.layers[place].layer,
+                            w->params.codec != NULL ? &w->params : NULL, &w->route, why);
+}
+
+/* Layers that are sent as one are a bucket of the step, by these ways; all others are one of their own. */
+static void set_buckets(gw_step_auto *u, const gw_auto_way *ways)
+{
+    gw_step *s = u->control.step;
+    for (uint32_t i = 0; i < u->control.n; i++) {
+        gw_layer *l = &s->layers[u->control.layers[i].layer];
+        const uint32_t bucket = u->control.layers[ways[i].with].layer + 1;
         s->agreed &= l->bucket == bucket;
         l->bucket = bucket;
     }
+}
+
+gw_status gw_auto_go_by(gw_step_auto *u, gw_why *why)
+{
+    gw_status status = GW_OK;
+    for (uint32_t i = 0; i < u->control.n && status == GW_OK; i++) {
+        status = plan_way(u, i, &u->ways[i], why);
+    }
+    memcpy(u->chosen, u->ways, u->control.n * sizeof *u->ways);
+    set_buckets(u, u->ways);
+    return status;
 }
 
 /* Bytes that rank 0 sends for what goes with this place; 0 unless it is the first of them. */
 static gw_status bytes_of(const gw_step_auto *u, uint32_t place, uint64_t *bytes, gw_why *why)
 {
     const gw_auto_way *w = &u->chosen[place];
-    gw_layer all = u->step->layers[u->base->layers[place].layer];
+    gw_layer all = u->control.step->layers[u->control.layers[place].layer];
     *bytes = 0;
     if (w->with != place) {
         return GW_OK;
     }
     all.elements = u->together[place];
-    return gw_step_bytes_sent(u->step, &all, &w->params, &w->route, bytes, why);
+    return gw_control_bytes_sent(u->control.step, &all, &w->params, &w->route, bytes, why);
 }
 
 /* What all layers go by from the next step on; u->next is told of. */
 static gw_status apply(gw_step_auto *u, uint64_t number, gw_why *why)
 {
-    gw_step *s = u->step;
+    gw_step *s = u->control.step;
     gw_status status = GW_OK;
     u->next.bytes = u->next.dense_bytes = 0;
-    memset(u->together, 0, u->base->n * sizeof *u->together);
-    for (uint32_t i = 0; i < u->base->n; i++) {
-        u->together[u->chosen[i].with] += s->layers[u->base->layers[i].layer].elements;
+    memset(u->together, 0, u->control.n * sizeof *u->together);
+    for (uint32_t i = 0; i < u->control.n; i++) {
+        u->together[u->chosen[i].with] += s->layers[u->control.layers[i].layer].elements;
     }
-    for (uint32_t i = 0; i < u->base->n && status == GW_OK; i++) {
+    for (uint32_t i = 0; i < u->control.n && status == GW_OK; i++) {
         const gw_auto_way *w = &u->chosen[i];
-        const uint32_t layer = u->base->layers[i].layer;
         uint64_t bytes = 0;
         if (!gw_params_equal(&w->params, &u->ways[i].params) ||
             !gw_route_equal(&w->route, &u->ways[i].route)) {
-            status = gw_step_set_plan(s, layer, w->params.codec != NULL ? &w->params : NULL,
-                                      &w->route, why);
+            status = plan_way(u, i, w, why);
         }
         if (status == GW_OK) {
             status = bytes_of(u, i, &bytes, why);
         }
         u->next.bytes += bytes;
     }
-    for (uint32_t l = 0; l < u->base->known; l++) {
+    for (uint32_t l = 0; l < u->control.known; l++) {
         const uint64_t bytes = gw_step_dense_bytes(s, &s->layers[l]);
         u->next.dense_bytes += bytes;
-        u->next.bytes += u->base->place_of[l] == UINT32_MAX ? bytes : 0;
+        u->next.bytes += u->control.place_of[l] == UINT32_MAX ? bytes : 0;
     }
-    gw_auto_set_buckets(u, u->chosen);
-    if (status == GW_OK && !s->agreed) {
-        status = gw_step_agree(s, why);
+    set_buckets(u, u->chosen);
+    if (status == GW_OK) {
+        status = gw_control_agree(&u->control, why);
     }
     if (status != GW_OK) {
         return status;
     }
-    memcpy(u->ways, u->chosen, u->base->n * sizeof *u->ways);
+    memcpy(u->ways, u->chosen, u->control.n * sizeof *u->ways);
     u->next.bound_at = number + 1;
     if (u->next.outcome == GW_AUTO_SWITCHED || isnan(u->planned_rate)) {
         u->planned_rate = u->next.link_bytes_per_second;
@@ -165,8 +156,6 @@ static gw_status apply(gw_step_auto *u, uint64_t number, gw_why *why)
         u->planned_seconds = u->next.predicted_seconds;
     }
     u->last = u->next;
-    u->decisions++;
-    u->base->live = 0;
     return GW_OK;
 }
 
@@ -176,26 +165,21 @@ static void open_window(gw_step_auto *u, uint64_t first)
     u->window_from = first;
     u->n_times = u->bad = u->told = 0;
     u->loss = 0;
-    (void)pthread_mutex_lock(&u->base->lock);
+    (void)pthread_mutex_lock(&u->control.lock);
     u->watching = (gw_auto_sketch){0};
-    (void)pthread_mutex_unlock(&u->base->lock);
+    (void)pthread_mutex_unlock(&u->control.lock);
 }
 
-static gw_status bind(gw_step_auto *u, uint64_t number, gw_why *why)
+static gw_status bind(gw_control *c, uint64_t number, gw_why *why)
 {
-    gw_step_adapt *a = u->base;
-    a->waited |= (uint32_t)gw_step_adapt_idle(a);
-    gw_status status = gw_step_adapt_compare(a, checksum(u), why);
-    if (status != GW_OK) {
-        return status;
-    }
-    u->next.measure_seconds = a->next.measure_seconds;
-    u->next.solve_seconds = a->next.solve_seconds;
-    u->next.waited = a->next.waited;
-    u->next.half_seconds = a->more[0];
-    u->next.double_seconds = a->more[1];
+    gw_step_auto *u = gw_auto_of(c);
+    u->next.measure_seconds = c->measure_seconds;
+    u->next.solve_seconds = c->solve_seconds;
+    u->next.waited = c->late;
+    u->next.half_seconds = c->more[0];
+    u->next.double_seconds = c->more[1];
     u->next.noise_ratio = u->lost == 0 ? 0 : u->lost / u->noise_then;
-    status = apply(u, number, why);
+    const gw_status status = apply(u, number, why);
     if (status == GW_OK) {
         gw_auto_judge_bound(&u->judge, u->last.reason, u->last.outcome == GW_AUTO_SWITCHED,
                             u->last.predicted_seconds, u->lost);
@@ -208,39 +192,15 @@ static gw_status bind(gw_step_auto *u, uint64_t number, gw_why *why)
     return status;
 }
 
-static gw_status go_on_round(gw_step_auto *u, uint64_t number, gw_why *why)
-{
-    gw_step_adapt *a = u->base;
-    if (!a->live || number < a->start) {
-        return GW_OK;
-    }
-    const uint64_t offset = number - a->start;
-    gw_status status = GW_OK;
-    if (offset < a->window && !u->quick) {
-        gw_step_adapt_hand(a, offset + 1);
-    }
-    if (offset + 1 == a->window) {
-        gw_auto_job_sum_up(u);
-    }
-    if (offset == a->window - 1 + a->lag) {
-        status = gw_step_adapt_send(a, why);
-    } else if (offset == a->window + a->lag) {
-        status = take_tables(u, why);
-    } else if (offset == gw_step_adapt_bound(a)) {
-        status = bind(u, number, why);
-    }
-    return status;
-}
-
 /* All dense, at once: there is nothing to measure. A round that is under way is given up. */
 static gw_status fall_back(gw_step_auto *u, gw_auto_reason reason, const gw_auto_seen *w,
                            uint64_t number, gw_why *why)
 {
-    gw_step_adapt *a = u->base;
+    gw_control *c = &u->control;
     gw_status status = GW_OK;
-    if (a->live) {
-        (void)gw_step_adapt_idle(a);
-        status = a->request != NULL ? gw_step_adapt_take(a, why) : GW_OK;
+    if (c->live) {
+        (void)gw_control_idle(c);
+        status = c->request != NULL ? gw_control_take(c, why) : GW_OK;
     }
     if (status != GW_OK) {
         return status;
@@ -251,12 +211,12 @@ static gw_status fall_back(gw_step_auto *u, gw_auto_reason reason, const gw_auto
     gw_auto_describe_dense(u, w);
     u->next.outcome = GW_AUTO_DENSE;
     u->next.predicted_seconds = u->next.dense_seconds =
-        u->decisions != 0 ? u->last.dense_seconds : (double)NAN;
+        u->control.decisions != 0 ? u->last.dense_seconds : (double)NAN;
     u->next.link_bytes_per_second = gw_auto_link(u)->rate;
     u->next.latency_seconds = gw_auto_link(u)->latency;
     u->next.noise_ratio = 0;
-    u->next.budget = u->decisions != 0 ? u->last.budget : (double)NAN;
-    for (uint32_t i = 0; i < a->n; i++) {
+    u->next.budget = u->control.decisions != 0 ? u->last.budget : (double)NAN;
+    for (uint32_t i = 0; i < c->n; i++) {
         u->chosen[i] = (gw_auto_way){.params = {.codec = NULL}, .route = u->dense, .with = i};
         u->next.changed += u->ways[i].params.codec != NULL;
     }
@@ -274,10 +234,9 @@ static gw_status fall_back(gw_step_auto *u, gw_auto_reason reason, const gw_auto
 
 static gw_status send_window(gw_step_auto *u, uint64_t number, gw_why *why)
 {
-    gw_step *s = u->step;
-    gw_comm *comm = s->side;
     double *say = u->say, link = 0;
-    if (u->watched != 0 && u->decisions != 0 && !u->base->live) { /* the same on all ranks */
+    if (u->watched != 0 && u->control.decisions != 0 &&
+        !u->control.live) { /* the same on all ranks */
         const gw_status looked = gw_auto_cluster_glance(u, &link, why);
         if (looked != GW_OK) {
             return looked;
@@ -290,11 +249,7 @@ static gw_status send_window(gw_step_auto *u, uint64_t number, gw_why *why)
     say[GW_SAY_BAD] = u->bad;
     memcpy(say + GW_SAY_SKETCH, &u->watching, sizeof u->watching);
     const gw_status status =
-        gw_gather_post(comm, say, sizeof u->say, u->said_room, &u->request, why);
-    if (status != GW_OK) {
-        const gw_why said = *why;
-        gw_step_fail(s, status, &said);
-    }
+        gw_control_post(&u->control, say, sizeof u->say, u->said_room, &u->request, why);
     u->said_at = number;
     u->said_predicted = u->planned_seconds;
     u->said_expected = u->judge.predicted * u->judge.calibration;
@@ -306,7 +261,7 @@ static gw_status send_window(gw_step_auto *u, uint64_t number, gw_why *why)
 /* Where ranks wait for a core some see a link slower than it is, none sees it faster. */
 static double faster_link(gw_step_auto *u)
 {
-    const uint32_t ranks = u->step->config.comm->ranks;
+    const uint32_t ranks = u->control.step->config.comm->ranks;
     for (uint32_t r = 0; r < ranks; r++) {
         u->probe_said[r] = u->said[(size_t)r * GW_SAY + GW_SAY_LINK];
     }
@@ -317,7 +272,7 @@ static double faster_link(gw_step_auto *u)
 /* Means over ranks. */
 static gw_auto_seen sum_up_window(gw_step_auto *u)
 {
-    const uint32_t ranks = u->step->config.comm->ranks;
+    const uint32_t ranks = u->control.step->config.comm->ranks;
     double mean[GW_SAY_SKETCH] = {0}, noise = 0, squares = 0;
     for (uint32_t r = 0; r < ranks; r++) {
         for (int i = 0; i < GW_SAY_SKETCH; i++) {
@@ -338,26 +293,20 @@ static gw_auto_seen sum_up_window(gw_step_auto *u)
 /* What all ranks said of the window before this step. */
 static gw_status take_window(gw_step_auto *u, gw_auto_seen *seen, int *reason, gw_why *why)
 {
-    gw_step *s = u->step;
-    gw_status status = gw_comm_wait(s->side, u->request, s->config.timeout, why);
-    u->request = NULL;
-    if (status == GW_OK) {
-        status = gw_gather_take(s->side, u->said_room, sizeof u->say, u->said, why);
-    }
+    const gw_status status =
+        gw_control_arrive(&u->control, &u->request, u->said_room, sizeof u->say, u->said, why);
     if (status != GW_OK) {
-        const gw_why said = *why;
-        gw_step_fail(s, status, &said);
         return status;
     }
     *seen = sum_up_window(u);
-    *reason = gw_auto_judge_window(&u->judge, seen, u->stale, u->base->live);
+    *reason = gw_auto_judge_window(&u->judge, seen, u->stale, u->control.live);
     const gw_auto_judge *j = &u->judge;
     u->watch = (gw_auto_watch){.step = seen->step,
                                .measured_seconds = seen->seconds,
                                .predicted_seconds = u->said_predicted,
                                .expected_seconds = u->said_expected,
                                .error = u->last.error,
-                               .budget = u->decisions != 0 ? u->last.budget : (double)NAN,
+                               .budget = u->control.decisions != 0 ? u->last.budget : (double)NAN,
                                .noise_ratio = gw_auto_noise_ratio(j, j->lost),
                                .loss = seen->loss};
     u->watched++;
@@ -386,18 +335,18 @@ static void note_step(gw_step_auto *u, uint64_t number)
     } else if (isfinite(seconds) && u->n_times < GW_AUTO_WINDOW && number >= u->window_from) {
         u->times[u->n_times++] = seconds;
     }
-    u->bad += u->step->bad_layers != 0;
+    u->bad += u->control.step->bad_layers != 0;
 }
 
 /* Steps whose times are taken: all of the first round's window, then three of each. */
 static void prepare_next(gw_step_auto *u, uint64_t next)
 {
-    const gw_step_adapt *a = u->base;
+    const gw_control *c = &u->control;
     const uint64_t timed = u->first ? GW_AUTO_SHARES : GW_AUTO_TIMED;
-    u->timing = a->live && next >= a->start && next - a->start < timed;
-    (void)pthread_mutex_lock(&u->step->lock);
-    u->step->held = u->timing;
-    (void)pthread_mutex_unlock(&u->step->lock);
+    u->timing = c->live && next >= c->start && next - c->start < timed;
+    (void)pthread_mutex_lock(&u->control.step->lock);
+    u->control.step->held = u->timing;
+    (void)pthread_mutex_unlock(&u->control.step->lock);
     u->ended = gw_auto_now(u);
 }
 
@@ -412,28 +361,63 @@ static gw_status go_on(gw_step_auto *u, uint64_t number, gw_why *why)
     if (status == GW_OK && reason != GW_AUTO_NO_REASON) {
         status = act(u, reason, &seen, number, why);
     }
-    if (status == GW_OK && !u->base->live && number + 1 >= u->period_at &&
+    if (status == GW_OK && !u->control.live && number + 1 >= u->period_at &&
         u->judge.fallen == GW_AUTO_NO_REASON && u->judge.outside == 0) {
         gw_auto_begin_round(u, number + 1, gw_auto_judge_period(&u->judge), 0);
     }
-    return status == GW_OK ? go_on_round(u, number, why) : status;
+    return status == GW_OK ? gw_control_go_on(&u->control, number, why) : status;
 }
 
-gw_status gw_step_auto_go_on(gw_step_auto *u, uint64_t number, gw_why *why)
+static gw_status waited(gw_control *c, uint64_t number, gw_why *why)
 {
-    const uint32_t caller = gw_fp_enter();
+    gw_step_auto *u = gw_auto_of(c);
     note_step(u, number);
     const gw_status status = go_on(u, number, why);
-    gw_fp_leave(caller);
     prepare_next(u, number + 1);
     return status;
 }
 
 /* ---- the caller ---- */
 
+static void release(gw_control *c)
+{
+    gw_step_auto *u = gw_auto_of(c);
+    gw_step *s = c->step;
+    s->held = 0;
+    if (u->request != NULL && s->status == GW_OK) { /* others may still read what is freed */
+        (void)gw_comm_wait(s->side, u->request, s->config.timeout, NULL);
+    }
+}
+
+static const gw_policy policy = {.name = "auto",
+                                 .settings = "settings of auto:",
+                                 .size = sizeof(gw_step_auto),
+                                 .magic = UINT64_C(0x324F545541574700), /* "GWAUTO2" */
+                                 .check = gw_auto_check,
+                                 .open = gw_auto_open,
+                                 .start = gw_auto_start,
+                                 .posted = gw_auto_posted,
+                                 .waited = waited,
+                                 .complete = gw_auto_complete,
+                                 .taken = taken,
+                                 .decide = gw_auto_decide,
+                                 .keep = gw_auto_keep,
+                                 .describe = gw_auto_describe,
+                                 .checksum = checksum,
+                                 .bind = bind,
+                                 .walk = gw_auto_walk,
+                                 .resume = gw_auto_resume,
+                                 .close = release};
+
+gw_status gw_step_auto_begin(gw_step *s, const gw_step_auto_config *config, gw_why *why)
+{
+    return gw_control_begin(s, &policy, config, why);
+}
+
+/* NULL: it is not on auto. */
 static gw_step_auto *auto_of(const gw_step *s)
 {
-    return s->adapt != NULL ? s->adapt->over : NULL;
+    return gw_auto_of(gw_control_by(s, &policy));
 }
 
 gw_status gw_step_auto_loss(gw_step *s, double loss)
@@ -456,7 +440,7 @@ gw_status gw_step_auto_last(const gw_step *s, uint64_t *n, gw_auto_decision *dec
     if (u == NULL) {
         return GW_ERR_STATE;
     }
-    *n = u->decisions;
+    *n = u->control.decisions;
     if (*n != 0) {
         *decision = u->last;
     }
@@ -478,21 +462,17 @@ gw_status gw_step_auto_watched(const gw_step *s, uint64_t *n, gw_auto_watch *wat
     return GW_OK;
 }
 
-void gw_step_auto_end(gw_step_auto *u)
+gw_status gw_step_auto_save_bytes(const gw_step *s, size_t *bytes, gw_why *why)
 {
-    if (u == NULL) {
-        return;
-    }
-    if (u->request != NULL && u->step->status == GW_OK) { /* others may still read what is freed */
-        (void)gw_comm_wait(u->step->side, u->request, u->step->config.timeout, NULL);
-    }
-    void *const all[] = {u->parted,      u->together,   u->ways,    u->chosen,    u->riskier,
-                         u->table,       u->posted,     u->sorted,  u->tensors,   u->place_of,
-                         u->ready,       u->asked,      u->entries, u->codecs,    u->probe,
-                         u->probe_sizes, u->probe_said, u->said,    u->said_room, u->room,
-                         u->levels,      u->errors};
-    for (size_t i = 0; i < sizeof all / sizeof *all; i++) {
-        free(all[i]);
-    }
-    free(u);
+    return gw_control_save_bytes(s, &policy, bytes, why);
+}
+
+gw_status gw_step_auto_save(gw_step *s, void *buffer, size_t capacity, size_t *written, gw_why *why)
+{
+    return gw_control_save(s, &policy, buffer, capacity, written, why);
+}
+
+gw_status gw_step_auto_load(gw_step *s, const void *bytes, size_t size, gw_why *why)
+{
+    return gw_control_load(s, &policy, bytes, size, why);
 }

@@ -1,6 +1,6 @@
 /* When gradients are ready, seen by the step itself: seconds from the end of one wait to each post of the next step, while
  * exchanges are held back so that they are of computing alone. And the ranks' noise, of a sample of the gradients. */
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include <math.h>
 #include <stdlib.h>
@@ -42,7 +42,7 @@ static uint64_t scramble(uint64_t x)
  * sketches, are those of what it is of, on the average. The squared norm of the layer. */
 static double sample(gw_step_auto *u, uint32_t layer, const gw_tensor *gradient, gw_auto_sketch *to)
 {
-    const gw_step *s = u->step;
+    const gw_step *s = u->control.step;
     const uint64_t blocks = gradient->count / GW_AUTO_BINS;
     const size_t size = gw_dtype_size(gradient->dtype);
     double bins[GW_AUTO_BINS] = {0}, squares = 0;
@@ -63,22 +63,22 @@ static double sample(gw_step_auto *u, uint32_t layer, const gw_tensor *gradient,
         }
     }
     const double scale = (double)blocks / (double)n;
-    (void)pthread_mutex_lock(&u->base->lock);
+    (void)pthread_mutex_lock(&u->control.lock);
     to->squares += scale * squares;
     for (int i = 0; i < GW_AUTO_BINS; i++) {
         to->bins[i] += sqrt(scale) * bins[i];
     }
-    (void)pthread_mutex_unlock(&u->base->lock);
+    (void)pthread_mutex_unlock(&u->control.lock);
     return scale * squares;
 }
 
-gw_status gw_step_auto_seen(gw_step_auto *u, uint32_t layer, uint32_t place,
-                            const gw_tensor *gradient, gw_why *why)
+gw_status gw_auto_posted(gw_control *c, uint32_t layer, uint32_t place, const gw_tensor *gradient,
+                         gw_why *why)
 {
-    gw_step_adapt *a = u->base;
-    const uint64_t number = u->step->number;
-    if (u->timing && layer < a->known) {
-        u->posted[(size_t)u->n_timed * a->known + layer] = gw_auto_now(u) - u->ended;
+    gw_step_auto *u = gw_auto_of(c);
+    const uint64_t number = c->step->number;
+    if (u->timing && layer < c->known) {
+        u->posted[(size_t)u->n_timed * c->known + layer] = gw_auto_now(u) - u->ended;
     }
     if (place == UINT32_MAX) {
         return GW_OK;
@@ -86,11 +86,11 @@ gw_status gw_step_auto_seen(gw_step_auto *u, uint32_t layer, uint32_t place,
     if (number - u->window_from == place % GW_AUTO_WINDOW) {
         (void)sample(u, layer, gradient, &u->watching);
     }
-    if (!a->live || u->quick || number - a->start != a->layers[place].share) {
+    if (!c->live || u->control.quick || number - c->start != c->layers[place].share) {
         return GW_OK;
     }
-    a->own[u->gradients_at + place] = sqrt(sample(u, layer, gradient, &u->sketch));
-    return gw_step_adapt_keep(a, place, gradient, why);
+    c->own[u->gradients_at + place] = sqrt(sample(u, layer, gradient, &u->sketch));
+    return gw_control_copy(c, place, gradient, why);
 }
 
 /* ---- between steps ---- */
@@ -98,7 +98,7 @@ gw_status gw_step_auto_seen(gw_step_auto *u, uint32_t layer, uint32_t place,
 void gw_auto_noise(const gw_step_auto *u, const double *sketches, size_t stride, double *noise,
                    double *squares)
 {
-    const uint32_t ranks = u->step->config.comm->ranks;
+    const uint32_t ranks = u->control.step->config.comm->ranks;
     double mean[GW_AUTO_SKETCH] = {0}, apart = 0;
     for (uint32_t r = 0; r < ranks; r++) {
         for (size_t i = 0; i < GW_AUTO_SKETCH; i++) {
@@ -115,16 +115,18 @@ void gw_auto_noise(const gw_step_auto *u, const double *sketches, size_t stride,
     *squares = mean[0];
 }
 
-void gw_auto_job_sum_up(gw_step_auto *u)
+/* Medians of what was timed, and the sketch. */
+void gw_auto_complete(gw_control *c)
 {
-    const uint32_t known = u->base->known;
+    gw_step_auto *u = gw_auto_of(c);
+    const uint32_t known = c->known;
     for (uint32_t l = 0; l < known && u->n_timed != 0; l++) {
         for (uint32_t i = 0; i < u->n_timed; i++) {
             u->sorted[i] = u->posted[(size_t)i * known + l];
         }
-        u->base->own[u->posted_at + l] = gw_auto_median(u->sorted, u->n_timed);
+        u->control.own[u->posted_at + l] = gw_auto_median(u->sorted, u->n_timed);
     }
-    memcpy(u->base->own + u->posted_at + known, &u->sketch, sizeof u->sketch);
+    memcpy(u->control.own + u->posted_at + known, &u->sketch, sizeof u->sketch);
 }
 
 /* Layer, or fusion, of the step as one tensor. */
@@ -142,11 +144,11 @@ static void add_tensor(gw_step_auto *u, const char *name, uint64_t elements, dou
 
 static void add_fusion(gw_step_auto *u, const gw_fusion *f)
 {
-    const gw_step *s = u->step;
+    const gw_step *s = u->control.step;
     double ready = 0;
     for (uint32_t i = 0; i < f->count; i++) {
         const uint32_t layer = s->fused[f->first + i];
-        const double one = layer < u->base->known ? u->ready[layer] : 0;
+        const double one = layer < u->control.known ? u->ready[layer] : 0;
         ready = one > ready ? one : ready;
     }
     if (f->elements != 0) {
@@ -166,14 +168,14 @@ static gw_dtype dtype_of(const gw_step *s, uint32_t layers)
 
 void gw_auto_job_make(gw_step_auto *u)
 {
-    const gw_step *s = u->step;
-    const gw_step_adapt *a = u->base;
+    const gw_step *s = u->control.step;
+    const gw_control *c = &u->control;
     double first = (double)INFINITY, last = 0;
-    u->job = (gw_job){.name = "this step", .tensors = u->tensors, .dtype = dtype_of(s, a->known)};
-    for (uint32_t l = 0; l < a->known; l++) {
+    u->job = (gw_job){.name = "this step", .tensors = u->tensors, .dtype = dtype_of(s, c->known)};
+    for (uint32_t l = 0; l < c->known; l++) {
         u->ready[l] = 0;
         for (uint32_t r = 0; r < s->config.comm->ranks; r++) {
-            const double seconds = a->all[r * a->table + u->posted_at + l];
+            const double seconds = c->all[r * c->table + u->posted_at + l];
             u->ready[l] = seconds > u->ready[l] ? seconds : u->ready[l];
         }
         first = u->ready[l] < first ? u->ready[l] : first;
@@ -184,14 +186,14 @@ void gw_auto_job_make(gw_step_auto *u)
     const double scale = last > u->whole ? u->whole / last : 1;
     first = isfinite(first) ? scale * first : 0;
     last *= scale;
-    for (uint32_t l = 0; l < a->known; l++) {
+    for (uint32_t l = 0; l < c->known; l++) {
         u->ready[l] = scale * u->ready[l] - first;
         u->ready[l] = u->ready[l] > 0 ? u->ready[l] : 0;
     }
-    for (uint32_t l = 0; l < a->known; l++) {
+    for (uint32_t l = 0; l < c->known; l++) {
         const int alone = s->layers[l].fusion == UINT32_MAX || s->layers[l].bucket != 0;
         if (alone && s->layers[l].elements != 0) {
-            add_tensor(u, s->layers[l].name, s->layers[l].elements, u->ready[l], a->place_of[l]);
+            add_tensor(u, s->layers[l].name, s->layers[l].elements, u->ready[l], c->place_of[l]);
         }
     }
     for (uint32_t i = 0; i < s->n_fusions; i++) {

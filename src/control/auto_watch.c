@@ -1,24 +1,22 @@
 /* The rules: what windows of steps say about the plan in force. docs/auto.md has them with their reasons. */
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include <math.h>
 
-static const double BAND = 0.2;          /* of a step's time */
-static const double FAR = 1.5;           /* times as long, or as short: one window is enough */
-static const double WIDE = 3;            /* times as fast a link, whatever steps take */
-static const double FASTER = 1.5;        /* times: a period looks at the link itself */
+static const double BAND = GW_AUTO_BAND; /* of a step's time; of the lowest loss, to be back */
+/* Times what is expected. A step's time: one window is enough. An error over its limit, a loss over the lowest one. A
+ * link: a period measures it again; twice as much counts whatever steps take, four times as much in one window. */
+static const double FAR = 1.5;
 static const uint32_t IN_A_ROW = 2;      /* windows */
 static const uint32_t MOST_PATIENCE = 8; /* times as many */
-static const double LEAST_ALPHA = GW_AUTO_LEAST_ALPHA, MOST_ALPHA = 4;
-static const double QUIET = 0.25; /* of the limit */
-static const double LOUD = 1.5; /* of the limit, up to which plans go: windows differ by a third */
-static const uint32_t CALM_PERIODS = 10;    /* before an alpha that was too much is tried again */
-static const double HIGH = 0.5, BACK = 0.2; /* of the lowest loss, above it */
-static const double RISES = 6;              /* and so many of its usual rises */
-static const uint32_t BAD_STEPS = 3;        /* of a window */
-static const uint64_t LONGEST_FALL = 100;   /* steps */
-static const double NEW = 0.5, NEW_RISE = 0.1; /* weights of a window */
-static const double CREEP = 0.01; /* of the lowest loss, a window: what was easy may be over */
+static const uint32_t LONG =
+    10; /* windows that nothing is compressed; periods without a try of an alpha that was too much */
+static const double LEAST_ALPHA = GW_AUTO_LEAST_ALPHA, MOST_ALPHA = GW_AUTO_MOST_ALPHA;
+static const double QUIET = 0.25;    /* of the limit */
+static const double RISES = 6;       /* usual rises of the loss */
+static const uint32_t BAD_STEPS = 3; /* of a window */
+static const double NEW = 0.5;       /* weight of a window; of a rise of the loss, 1 / LONG */
+static const double CREEP = 0.01;    /* of the lowest loss, a window: what was easy may be over */
 
 void gw_auto_judge_begin(gw_auto_judge *j, double limit, double alpha)
 {
@@ -78,9 +76,9 @@ static int judge_time(gw_auto_judge *j, double seconds)
 /* A plan for a slow link may hide it so well that steps do not show that it has become fast. The other way round they do. */
 static int judge_link(gw_auto_judge *j, double link)
 {
-    const uint32_t counts = link >= 2 * WIDE ? IN_A_ROW : 1; /* that far one window is enough */
+    const uint32_t counts = link >= 4 * FAR ? IN_A_ROW : 1; /* that far one window is enough */
     j->link = link > 0 ? mix(j->link, link, NEW) : j->link;
-    j->wide = link >= WIDE ? j->wide + counts : 0;
+    j->wide = link >= 2 * FAR ? j->wide + counts : 0;
     return j->wide >= IN_A_ROW * j->patience ? GW_AUTO_FASTER : GW_AUTO_NO_REASON;
 }
 
@@ -93,7 +91,7 @@ static int judge_noise(gw_auto_judge *j, const gw_auto_seen *w)
         j->squares = mix(j->squares, w->squares, NEW);
         j->squares_then = isnan(j->squares_then) ? j->squares : j->squares_then;
     }
-    j->loud = gw_auto_noise_ratio(j, j->lost) > LOUD * j->limit ? j->loud + 1 : 0;
+    j->loud = gw_auto_noise_ratio(j, j->lost) > FAR * j->limit ? j->loud + 1 : 0;
     return j->loud >= IN_A_ROW && j->alpha > LEAST_ALPHA ? GW_AUTO_ERROR : GW_AUTO_NO_REASON;
 }
 
@@ -108,15 +106,15 @@ static int judge_loss(gw_auto_judge *j, const gw_auto_seen *w)
         j->smooth = mix(j->smooth, w->loss, NEW);
     }
     const double above = j->smooth - j->least;
-    const int high = !isfinite(w->loss) ||
-                     (j->losses >= 3 && above > HIGH * fabs(j->least) && above > RISES * j->rise);
+    const int high = !isfinite(w->loss) || (j->losses >= 3 && above > (FAR - 1) * fabs(j->least) &&
+                                            above > RISES * j->rise);
     j->high = high ? j->high + 1 : 0;
     j->losses++;
     if (high) {
         return j->high >= IN_A_ROW ? GW_AUTO_DIVERGING : GW_AUTO_NO_REASON;
     }
     if (!isnan(j->before)) {
-        j->rise = mix(j->rise, fmax(w->loss - j->before, 0), NEW_RISE);
+        j->rise = mix(j->rise, fmax(w->loss - j->before, 0), 1.0 / LONG);
     }
     j->before = w->loss;
     const double crept = j->least + CREEP * fabs(j->least);
@@ -132,8 +130,8 @@ static int judge_fall(gw_auto_judge *j, const gw_auto_seen *w)
         j->smooth = mix(j->smooth, w->loss, NEW);
     }
     const double above = j->smooth - j->least;
-    const int back = !(above > BACK * fabs(j->least)) || !(above > RISES * j->rise);
-    const int late = w->step >= j->fallen_at + LONGEST_FALL;
+    const int back = !(above > BAND * fabs(j->least)) || !(above > RISES * j->rise);
+    const int late = w->step >= j->fallen_at + LONG * GW_AUTO_WINDOW;
     const int over = j->clean >= IN_A_ROW && (late || j->fallen == GW_AUTO_NON_FINITE || back);
     return over ? GW_AUTO_RECOVERED : GW_AUTO_NO_REASON;
 }
@@ -164,8 +162,8 @@ gw_auto_reason gw_auto_judge_period(gw_auto_judge *j)
     j->patience = j->patience > 1 ? j->patience / 2 : 1;
     j->calm++;
     const double most =
-        j->calm < CALM_PERIODS && !isnan(j->failed_alpha) ? 0.9 * j->failed_alpha : MOST_ALPHA;
-    const double more = 1.5 * j->alpha < most ? 1.5 * j->alpha : most;
+        j->calm < LONG && !isnan(j->failed_alpha) ? 0.9 * j->failed_alpha : MOST_ALPHA;
+    const double more = fmin(FAR * j->alpha, most);
     const int quiet = gw_auto_noise_ratio(j, j->lost) < QUIET * j->limit && !isnan(j->noise);
     if (!quiet || more <= j->alpha) {
         return GW_AUTO_PERIODIC;
@@ -179,7 +177,7 @@ gw_auto_reason gw_auto_judge_period(gw_auto_judge *j)
 int gw_auto_judge_wants_link(const gw_auto_judge *j, gw_auto_reason reason)
 {
     const int by_period = reason == GW_AUTO_PERIODIC || reason == GW_AUTO_QUIET;
-    return reason != GW_AUTO_ERROR && !(by_period && j->link < FASTER);
+    return reason != GW_AUTO_ERROR && !(by_period && j->link < FAR);
 }
 
 void gw_auto_judge_act(gw_auto_judge *j, gw_auto_reason reason, uint64_t step)

@@ -1,7 +1,7 @@
 /* What coding and links cost, measured by all ranks at once: what they share they share here too. Every number is agreed
  * before it counts. */
 #define _POSIX_C_SOURCE 200809L
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include <math.h>
 #include <stdatomic.h>
@@ -13,21 +13,10 @@
 
 gw_status gw_auto_gather(gw_step_auto *u, const void *own, size_t bytes, void *all, gw_why *why)
 {
-    gw_step *s = u->step;
-    gw_comm *comm = s->side;
     gw_request request = NULL;
-    gw_status status = gw_gather_post(comm, own, bytes, u->room, &request, why);
-    if (status == GW_OK) {
-        status = gw_comm_wait(comm, request, s->config.timeout, why);
-    }
-    if (status == GW_OK) {
-        status = gw_gather_take(comm, u->room, bytes, all, why);
-    }
-    if (status != GW_OK) {
-        const gw_why said = *why;
-        gw_step_fail(s, status, &said);
-    }
-    return status;
+    const gw_status status = gw_control_post(&u->control, own, bytes, u->room, &request, why);
+    return status == GW_OK ? gw_control_arrive(&u->control, &request, u->room, bytes, all, why)
+                           : status;
 }
 
 /* ---- coding ---- */
@@ -48,8 +37,7 @@ static gw_status open_coder(coder *c, const gw_params *params, gw_why *why)
 {
     const size_t most = SIZES[GW_AUTO_POINTS - 1];
     size_t bytes = 0;
-    *c = (coder){.params = *params,
-                 .feedback = (gw_params_flags(params) & GW_CODEC_WANTS_FEEDBACK) != 0};
+    *c = (coder){.params = *params, .feedback = gw_auto_comes_late(params)};
     gw_status status = gw_payload_bound(params, most, &c->bound);
     if (status == GW_OK) {
         status = gw_codec_workspace(params, GW_F32, most, c->feedback, 1, &bytes);
@@ -183,7 +171,7 @@ static double time_copy(void)
 
 static gw_status check_given(const gw_step_auto *u, const gw_cluster *c, uint32_t near, gw_why *why)
 {
-    const uint32_t ranks = u->step->config.comm->ranks;
+    const uint32_t ranks = u->control.step->config.comm->ranks;
     if ((uint64_t)c->nodes * c->ranks_per_node != ranks || c->ranks_per_node != near ||
         c->has_gpu) {
         return GW_FAIL(why, GW_ERR_ARG,
@@ -192,11 +180,7 @@ static gw_status check_given(const gw_step_auto *u, const gw_cluster *c, uint32_
                        near);
     }
     for (size_t i = 0; i < u->config.n_families; i++) {
-        size_t k = 0;
-        while (k < c->n_codecs && c->codecs[k].params.codec != u->families[i].codec) {
-            k++;
-        }
-        if (k == c->n_codecs) {
+        if (!gw_auto_is_priced(c, &u->families[i])) {
             return GW_FAIL(why, GW_ERR_ARG, "auto: the cluster does not say what '%s' costs",
                            gw_codec_name(u->families[i].codec));
         }
@@ -210,18 +194,17 @@ static uint32_t list_coded(const gw_step_auto *u, gw_params *out)
 {
     uint32_t n = 0;
     for (size_t i = 0; i < u->config.n_families; i++) {
-        const gw_params *family = &u->families[i];
-        out[n++] = *family;
-        for (size_t k = 0; k < gw_codec_param_count(family->codec); k++) {
-            if (strcmp(gw_codec_param(family->codec, k)->name, "density") == 0) {
-                out[n] = *family;
-                out[n++].value[k] = fmin(10 * family->value[k], 0.5);
-            }
-            const int has_rank = strcmp(gw_codec_param(family->codec, k)->name, "rank") == 0;
-            for (int x = 2; has_rank && x <= 4 && x * family->value[k] <= 256; x *= 2) {
-                out[n] = *family;
-                out[n++].value[k] = x * family->value[k];
-            }
+        gw_params p = u->families[i];
+        double *density = gw_auto_setting(&p, "density"), *rank = gw_auto_setting(&p, "rank");
+        const double least = rank != NULL ? *rank : 0;
+        out[n++] = p;
+        if (density != NULL) {
+            *density = fmin(10 * *density, 0.5);
+            out[n++] = p;
+        }
+        for (int x = 2; rank != NULL && x <= 4 && x * least <= 256; x *= 2) {
+            *rank = x * least;
+            out[n++] = p;
         }
     }
     return n;
@@ -231,7 +214,8 @@ enum { MOST_PROBE = 1 << 20 };
 
 gw_status gw_auto_cluster_open(gw_step_auto *u, const gw_cluster *given, gw_why *why)
 {
-    const gw_step_config *config = &u->step->config;
+    gw_control *c = &u->control;
+    const gw_step_config *config = &c->step->config;
     const uint32_t ranks = config->comm->ranks, k = config->ranks_per_node;
     const uint32_t near = k != 0 && ranks % k == 0 ? k : 1;
     const gw_cluster_link none = {.rate = 1e12};
@@ -249,12 +233,13 @@ gw_status gw_auto_cluster_open(gw_step_auto *u, const gw_cluster *given, gw_why 
     u->cluster.name = "as measured";
     u->cluster.collectives = NULL; /* links are measured anew, as time goes on */
     u->cluster.n_collectives = 0;
-    u->codecs = calloc(u->cluster.n_codecs + 1, sizeof *u->codecs);
-    u->probe = calloc(2, MOST_PROBE + 64 * (size_t)ranks);
-    u->probe_sizes = calloc(2 * (size_t)ranks, sizeof *u->probe_sizes);
-    u->probe_said = calloc((size_t)ranks * GW_AUTO_MOST_NUMBERS, sizeof(double));
-    if (u->codecs == NULL || u->probe == NULL || u->probe_sizes == NULL || u->probe_said == NULL) {
-        return GW_FAIL(why, GW_ERR_MEMORY, "no memory to measure links");
+    u->codecs = gw_control_memory(c, u->cluster.n_codecs, sizeof *u->codecs);
+    u->probe = gw_control_memory(c, 2, MOST_PROBE + 64 * (size_t)ranks);
+    u->probe_sizes = gw_control_memory(c, 2 * (size_t)ranks, sizeof *u->probe_sizes);
+    u->probe_said = gw_control_memory(c, ranks, GW_AUTO_MOST_NUMBERS * sizeof(double));
+    status = gw_control_has_memory(c, why);
+    if (status != GW_OK) {
+        return status;
     }
     memset(u->probe, 0x5A, MOST_PROBE + 64 * (size_t)ranks); /* what every probe sends */
     if (given != NULL) {
@@ -267,7 +252,7 @@ gw_status gw_auto_cluster_open(gw_step_auto *u, const gw_cluster *given, gw_why 
 gw_status gw_auto_cluster_codecs(gw_step_auto *u, gw_why *why)
 {
     enum { WIDTH = 2 * GW_AUTO_POINTS };
-    const uint32_t ranks = u->step->config.comm->ranks;
+    const uint32_t ranks = u->control.step->config.comm->ranks;
     gw_params coded[GW_AUTO_CODECS];
     const size_t n = list_coded(u, coded), numbers = n * WIDTH + 2;
     double own[GW_AUTO_CODECS * WIDTH + 2] = {0};
@@ -307,8 +292,8 @@ gw_status gw_auto_cluster_codecs(gw_step_auto *u, gw_why *why)
 /* ---- links ---- */
 
 enum { SHORT = 64, REPEATS = 5 };
-/* Of one exchange; of all repeats of a link. More of them tell more than longer ones: what others do on these cores comes and goes. */
-static const double LONG_LOOK = 0.01, MOST_SECONDS = 0.06;
+/* Of one exchange; all repeats of a link take as long as one more than there are. More of them tell more than longer ones: what others do on these cores comes and goes. */
+static const double LONG_LOOK = 0.01;
 
 /* As a step waits. */
 static gw_status nap(gw_comm *comm, gw_request request, double timeout, gw_why *why)
@@ -339,7 +324,7 @@ static double spent_here(void)
  * it. */
 static gw_status exchange(gw_step_auto *u, gw_comm *comm, size_t piece, double own[2], gw_why *why)
 {
-    const uint32_t ranks = u->step->config.comm->ranks;
+    const uint32_t ranks = u->control.step->config.comm->ranks;
     double zero = 0;
     gw_status status = gw_auto_gather(u, &zero, sizeof zero, u->probe_said, why); /* together */
     if (status != GW_OK) {
@@ -355,7 +340,7 @@ static gw_status exchange(gw_step_auto *u, gw_comm *comm, size_t piece, double o
     const double begin = gw_step_now(), spent = spent_here();
     status = comm->table->alltoallv(comm, u->probe, sizes, at, receive, sizes, at, &request, why);
     if (status == GW_OK) {
-        status = nap(comm, request, u->step->config.timeout, why);
+        status = nap(comm, request, u->control.step->config.timeout, why);
     }
     own[0] = gw_step_now() - begin;
     own[1] = spent_here() - spent;
@@ -368,7 +353,7 @@ static gw_status exchange(gw_step_auto *u, gw_comm *comm, size_t piece, double o
     }
     if (status != GW_OK) {
         const gw_why said = *why;
-        gw_step_fail(u->step, status, &said);
+        gw_step_fail(u->control.step, status, &said);
         return status;
     }
     own[1] = u->link != NULL ? 0 : fmin(own[1] / own[0], 1);
@@ -380,7 +365,7 @@ static gw_status exchange(gw_step_auto *u, gw_comm *comm, size_t piece, double o
 static gw_status once(gw_step_auto *u, gw_comm *comm, size_t piece, double *seconds, double *mine,
                       double *share, gw_why *why)
 {
-    const uint32_t ranks = u->step->config.comm->ranks;
+    const uint32_t ranks = u->control.step->config.comm->ranks;
     double own[2] = {0};
     gw_status status = exchange(u, comm, piece, own, why);
     status = status == GW_OK ? gw_auto_gather(u, own, sizeof own, u->probe_said, why) : status;
@@ -407,7 +392,7 @@ static gw_status measure_link(gw_step_auto *u, gw_comm *comm, gw_cluster_link *l
         status = once(u, comm, SHORT, &few[i], &own_few[i], &share, why);
     }
     const double latency = status == GW_OK ? gw_auto_median(few, REPEATS) : 0;
-    while (status == GW_OK && n < REPEATS && (n == 0 || spent < MOST_SECONDS)) {
+    while (status == GW_OK && n < REPEATS && (n == 0 || spent < (REPEATS + 1) * LONG_LOOK)) {
         status = once(u, comm, piece, &many[n], &own_many[n], &share, why);
         spent += many[n];
         if (n == 0 && many[0] < 8 * latency && many[0] < LONG_LOOK && piece * 4 <= most) {
@@ -418,22 +403,20 @@ static gw_status measure_link(gw_step_auto *u, gw_comm *comm, gw_cluster_link *l
         n++;
     }
     if (status == GW_OK) {
-        const double longer = gw_auto_median(many, n) - latency;
+        const double bytes = (double)(piece - SHORT) * (comm->ranks - 1);
         link->latency = latency;
         /* where a rank's threads take turns on a core, twice the part of what is its own */
         link->cpu_share = u->cluster.cpu_workers == 0 ? fmin(2 * shares / n, 1) : 0;
-        link->rate = (double)(piece - SHORT) * (comm->ranks - 1) / (longer > 1e-7 ? longer : 1e-7);
-        const double own_longer = gw_auto_median(own_many, n) - gw_auto_median(own_few, REPEATS);
-        u->own_latency = own_few[REPEATS / 2];
-        u->own_rate =
-            (double)(piece - SHORT) * (comm->ranks - 1) / (own_longer > 1e-7 ? own_longer : 1e-7);
+        link->rate = bytes / fmax(gw_auto_median(many, n) - latency, 1e-7);
+        u->own_latency = gw_auto_median(own_few, REPEATS);
+        u->own_rate = bytes / fmax(gw_auto_median(own_many, n) - u->own_latency, 1e-7);
     }
     return status;
 }
 
 gw_status gw_auto_cluster_links(gw_step_auto *u, gw_why *why)
 {
-    const gw_lane *lane = &u->step->lanes[0].groups;
+    const gw_lane *lane = &u->control.step->lanes[0].groups;
     gw_cluster *c = &u->cluster;
     u->judge.link = (double)NAN;
     if (c->nodes == 1 || c->ranks_per_node == 1) {
@@ -453,7 +436,7 @@ gw_status gw_auto_cluster_links(gw_step_auto *u, gw_why *why)
 gw_status gw_auto_cluster_glance(gw_step_auto *u, double *faster, gw_why *why)
 {
     static const double GLANCE = 0.0025, MOST = 1000;
-    const gw_lane *lane = &u->step->lanes[0].groups;
+    const gw_lane *lane = &u->control.step->lanes[0].groups;
     const gw_cluster *c = &u->cluster;
     const int flat = c->nodes == 1 || c->ranks_per_node == 1;
     gw_comm *comm = flat ? lane->flat : lane->inter;

@@ -1,5 +1,6 @@
 /* Levels chosen during training: every rank the same, nothing lost on the way, and a rule for what goes wrong. */
-#include "step/adapting.h"
+#include "control/adapting.h"
+#include "control/stored_state.h"
 
 static const steps_layer ranks_of[] = {{17 * 400, "lowrank:rank=4", "sum", 0},
                                        {17 * 60, "lowrank:rank=4", "sum", 0},
@@ -9,7 +10,7 @@ static const steps_layer ranks_of[] = {{17 * 400, "lowrank:rank=4", "sum", 0},
 
 static uint32_t level_of(const steps *s, uint32_t place)
 {
-    return s->step->adapt->layers[place].level;
+    return gw_control_of(s->step)->layers[place].level;
 }
 
 /* ---- every rank the same, also right after a switch ---- */
@@ -77,14 +78,14 @@ static void lossless_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     }
     uint32_t switches = 0;
     for (uint64_t step = 0; step < 4 * PERIOD; step++) {
-        const uint64_t before = s->step->adapt->decisions;
+        const uint64_t before = gw_control_of(s->step)->decisions;
         take_step(j, s, step);
         for (uint32_t l = 0; l < LAYERS; l++) {
             for (uint64_t i = 0; i < s->layers[l].elements; i++) {
                 sent[l][i] += RANKS * (double)((float *)s->gradient[l])[i];
             }
         }
-        if (s->step->adapt->decisions != before) {
+        if (gw_control_of(s->step)->decisions != before) {
             switches += last(s, before + 1).changed != 0;
             for (uint32_t l = 0; l < LAYERS; l++) { /* only the level changed: it stays in place */
                 const gw_layer *layer = &s->step->layers[l];
@@ -201,7 +202,7 @@ static void equal_gradients_change_nothing(void **state)
 
 /* ---- what goes wrong ---- */
 
-static void until_awaited(void *context, gw_step_adapt *a, int choice)
+static void until_awaited(void *context, gw_control *a, int choice)
 {
     (void)context;
     (void)pthread_mutex_lock(&a->lock);
@@ -216,7 +217,7 @@ static void late_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     job *j = arg;
     steps *s = &j->ends[rank];
     begin(s, j, comm, NULL);
-    s->step->adapt->hold = rank == 1 ? until_awaited : NULL;
+    gw_control_of(s->step)->hold = rank == 1 ? until_awaited : NULL;
     for (uint64_t step = 0; step <= BOUND; step++) {
         take_step(j, s, step);
         steps_equal_or_die(all, j->ends, rank);
@@ -258,8 +259,8 @@ static void bad_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     const gw_step_decision d = last(s, 1);
     RANK_TRUE(d.not_finite == 1 && d.without_gradient == 1, "nobody saw it");
     RANK_TRUE(strstr(d.text, "NaN") != NULL, "not in words");
-    RANK_TRUE(level_of(s, 1) == s->step->adapt->layers[1].uniform &&
-                  level_of(s, 3) == s->step->adapt->layers[3].uniform,
+    RANK_TRUE(level_of(s, 1) == gw_control_of(s->step)->layers[1].uniform &&
+                  level_of(s, 3) == gw_control_of(s->step)->layers[3].uniform,
               "a layer without a table has another level");
     steps_close(s);
 }
@@ -270,7 +271,7 @@ static void a_layer_without_numbers_keeps_its_level(void **state)
     run(dithers, "dither:bits=4", "dither:bits=4", bad_main);
 }
 
-static void without_budget(void *context, gw_step_adapt *a, int choice)
+static void without_budget(void *context, gw_control *a, int choice)
 {
     (void)context;
     for (uint32_t i = 0; choice && i < a->layers[0].n; i++) {
@@ -285,7 +286,7 @@ static void infeasible_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     begin(s, j, comm, NULL);
     for (uint64_t step = 0; step <= PERIOD + BOUND; step++) {
         if (step == PERIOD) { /* the thread is idle */
-            s->step->adapt->hold = without_budget;
+            gw_control_of(s->step)->hold = without_budget;
         }
         take_step(j, s, step);
         steps_equal_or_die(all, j->ends, rank);
@@ -303,7 +304,7 @@ static void without_a_choice_the_default(void **state)
 
 /* ---- a rank that chose otherwise ---- */
 
-static void another_table(void *context, gw_step_adapt *a, int choice)
+static void another_table(void *context, gw_control *a, int choice)
 {
     (void)context;
     for (uint32_t i = 0; choice && i < a->n; i++) { /* as if there were no gradients */
@@ -319,7 +320,7 @@ static void disagree_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
     gw_step_result result;
     (void)all;
     begin(s, j, comm, NULL);
-    s->step->adapt->hold = rank == 1 ? another_table : NULL;
+    gw_control_of(s->step)->hold = rank == 1 ? another_table : NULL;
     for (uint64_t step = 0; step < BOUND; step++) {
         for (uint32_t l = 0; l < LAYERS; l++) {
             fill(s, l, step);
@@ -377,7 +378,8 @@ static void restart_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
                           "it does not go on bit for bit");
             }
         }
-        RANK_TRUE(last(s, 3).bytes == other->step->adapt->last.bytes, "another choice");
+        RANK_TRUE(last(s, 3).bytes == gw_adapting_of(gw_control_of(other->step))->last.bytes,
+                  "another choice");
         free(saved);
         free((void *)(uintptr_t)blob.bytes);
         steps_close(other);
@@ -389,6 +391,32 @@ static void a_restart_goes_on_bit_for_bit(void **state)
 {
     (void)state;
     run(topks, "topk:density=0.05", "topk:density=0.05", restart_main);
+}
+
+/* In the middle of a period, with levels from the one before. */
+static void stored_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    uint32_t others = 0;
+    begin(s, j, comm, NULL);
+    stored_or_die(s->step, "adapt-v1.state", gw_step_adapt_load, gw_step_adapt_save);
+    for (uint32_t i = 0; i < gw_control_of(s->step)->n; i++) {
+        others += level_of(s, i) != gw_control_of(s->step)->layers[i].uniform;
+    }
+    RANK_TRUE(others != 0, "no level but the default's");
+    for (uint64_t step = gw_step_number(s->step); step <= 2 * PERIOD; step++) {
+        take_step(j, s, step);
+        steps_equal_or_die(all, j->ends, rank);
+    }
+    RANK_TRUE(last(s, 1).step == PERIOD, "the period is not ended");
+    steps_close(s);
+}
+
+static void a_stored_checkpoint_loads(void **state)
+{
+    (void)state;
+    run(dithers, "dither:bits=4", "dither:bits=4", stored_main);
 }
 
 int main(void)
@@ -403,6 +431,7 @@ int main(void)
         cmocka_unit_test(without_a_choice_the_default),
         cmocka_unit_test(another_choice_is_named),
         cmocka_unit_test(a_restart_goes_on_bit_for_bit),
+        cmocka_unit_test(a_stored_checkpoint_loads),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

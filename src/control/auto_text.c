@@ -1,5 +1,5 @@
 /* A decision in words, and what it sends. */
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -52,8 +52,9 @@ void gw_auto_say_reason(gw_step_auto *u)
     }
 }
 
-void gw_auto_describe(gw_step_auto *u, const gw_why *failed)
+void gw_auto_describe(gw_control *c, const gw_why *failed)
 {
+    gw_step_auto *u = gw_auto_of(c);
     gw_auto_decision *d = &u->next;
     char what[176];
     const double ms = 1e3 * d->predicted_seconds, mbit = 8e-6 * d->link_bytes_per_second;
@@ -63,7 +64,7 @@ void gw_auto_describe(gw_step_auto *u, const gw_why *failed)
             what, sizeof what,
             "%u of %u layers change codec, route or bucket: %.4g ms/step predicted, dense "
             "%.4g, at %.4g Mbit/s",
-            d->changed, u->base->n, ms, 1e3 * d->dense_seconds, mbit);
+            d->changed, u->control.n, ms, 1e3 * d->dense_seconds, mbit);
         break;
     case GW_AUTO_SAME:
         (void)snprintf(what, sizeof what,

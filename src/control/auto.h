@@ -1,38 +1,30 @@
-/* Error and time followed through training, seen from inside. adapt.h's mechanism measures errors, has the thread, and
- * compares what ranks chose; here are the timetable (auto.c), the job, the cluster and the errors as measured (auto_job.c, auto_cluster.c, auto_tables.c),
- * the plan (auto_plan.c), the rules by which it is made anew (auto_watch.c) and the checkpoint (auto_save.c). A round, from
- * its first step:
- *
- *                                  full                        quick
- *     0 … window − 1               times, and copies           times
- *     window − 1 + lag             tables and times go out     likewise
- *     window + lag                 they are there; the link is measured where there is reason; the thread plans
- *     window + lag + rest          plans are compared, and bind
- */
-#ifndef GW_STEP_AUTO_H
-#define GW_STEP_AUTO_H
+/* The policy that follows error and time: the plan of all layers, made again where step times, link, error or loss leave what
+ * was expected. auto.c has rounds and windows; auto_job.c, auto_cluster.c and auto_tables.c the job, the cluster and the errors
+ * as measured; auto_plan.c the plan; auto_watch.c the rules by which it is made again; auto_text.c what is said of it;
+ * auto_save.c the checkpoint. docs/auto.md */
+#ifndef GW_CONTROL_AUTO_H
+#define GW_CONTROL_AUTO_H
 
-#include "step/adapt.h"
+#include "control/control.h"
 
 #include <gradwire/step_auto.h>
 
 #define GW_AUTO_LEAST_ALPHA 0.0625
+#define GW_AUTO_MOST_ALPHA  4
+#define GW_AUTO_BAND        0.2 /* a fifth: step times differ by as much, and alpha is lowered by it */
 enum { GW_AUTO_CODECS = 3 * GW_AUTO_FAMILIES };
 /* Sizes at which a codec is measured, and the most numbers that a rank tells the others in one message. */
 enum { GW_AUTO_POINTS = 3, GW_AUTO_MOST_NUMBERS = 2 * GW_AUTO_POINTS * GW_AUTO_CODECS + 2 };
 enum {
     GW_AUTO_WINDOW = 10, /* steps that are watched together */
-    GW_AUTO_SHARES = 5,  /* window of a full round */
     GW_AUTO_TIMED =
-        3, /* of a quick one; and of a full one but the first, the steps that are held */
+        3, /* window of a quick round; and of a full one but the first, the steps that are held */
     GW_AUTO_LAG = 2,
-    GW_AUTO_SOON = 50, /* the first period */
-    GW_AUTO_LEAST_REST = 4,
-    GW_AUTO_MOST_REST = 10,
-    GW_AUTO_BINS = 64 /* of a sketch, and elements of a block of it */
+    GW_AUTO_SHARES = GW_AUTO_TIMED + GW_AUTO_LAG, /* window of a full round */
+    GW_AUTO_BINS = 64                             /* of a sketch, and elements of a block of it */
 };
 
-/* How a layer goes; codec NULL: as it is. Layers of base->layers that are sent as one have the same `with`, the place of one of
+/* How a layer is sent; codec NULL: uncompressed. Layers of control.layers that are sent as one have the same `with`, the place of one of
  * them. */
 typedef struct gw_auto_way {
     gw_params params;
@@ -104,11 +96,10 @@ enum { GW_SAY_SECONDS, GW_SAY_LOSS, GW_SAY_TOLD, GW_SAY_BAD, GW_SAY_LINK, GW_SAY
 enum { GW_SAY = GW_SAY_SKETCH + GW_AUTO_SKETCH };
 
 typedef struct gw_step_auto {
-    gw_step *step;
-    gw_step_adapt *base;
+    gw_control control;
     gw_step_auto_config config; /* nothing is 0 */
     gw_params families[GW_AUTO_FAMILIES];
-    gw_auto_way *ways, *chosen;    /* of each of base->layers: in force, will bind */
+    gw_auto_way *ways, *chosen;    /* of each of control.layers: in force, will bind */
     gw_auto_way *riskier, *parted; /* of the thread, while it chooses */
     uint64_t *together;            /* elements of all that are sent with each place */
     gw_route dense;
@@ -118,12 +109,12 @@ typedef struct gw_step_auto {
 
     /* the job; seconds since the last wait */
     double ended;          /* on the clock; NaN: no wait yet */
-    double *posted;        /* base->known of each timed step */
+    double *posted;        /* control.known of each timed step */
     uint32_t n_timed;      /* steps */
     int timing;            /* the step under way is one */
-    size_t posted_at;      /* in a table: base->known medians, and behind them a gw_auto_sketch */
-    size_t gradients_at;   /* behind that: norms of the base->n layers, without residuals */
-    gw_auto_sketch sketch; /* of the layers that are copied; guarded by base's lock */
+    size_t posted_at;      /* in a table: control.known medians, and behind them a gw_auto_sketch */
+    size_t gradients_at;   /* behind that: norms of the control.n layers, without residuals */
+    gw_auto_sketch sketch; /* of the layers that are copied; guarded by control's lock */
     double *sorted;
     gw_job job;
     gw_job_tensor *tensors;
@@ -143,16 +134,15 @@ typedef struct gw_step_auto {
     double own_latency, own_rate; /* of the link, when it was measured, as this rank saw it */
 
     /* the round under way */
-    int quick, first;
+    int first;
     uint64_t period_at; /* the next full round's first step */
     gw_auto_decision next, last;
     char reason[112]; /* in words */
-    uint64_t decisions;
-    double lost; /* of the plan that will bind */
+    double lost;      /* of the plan that will bind */
     /* when the plan in force was made: the link's rate, bytes a second, and the step as predicted; NaN: none yet */
     double planned_rate, planned_seconds;
 
-    /* the window under way; the sketch is guarded by base's lock */
+    /* the window under way; the sketch is guarded by control's lock */
     uint64_t window_from;
     double times[GW_AUTO_WINDOW];
     uint32_t n_times, bad;
@@ -180,21 +170,41 @@ double gw_auto_median(double *numbers, uint32_t n); /* sorts them; NaN of none *
 /* `all` gets the `bytes` of every rank, at once. A failure is the step's. */
 gw_status gw_auto_gather(gw_step_auto *u, const void *own, size_t bytes, void *all, gw_why *why);
 
-/* In post; after a step; when all ends. */
-gw_status gw_step_auto_seen(gw_step_auto *u, uint32_t layer, uint32_t place,
-                            const gw_tensor *gradient, gw_why *why);
-gw_status gw_step_auto_go_on(gw_step_auto *u, uint64_t number, gw_why *why);
-void gw_step_auto_end(gw_step_auto *u); /* accepts NULL */
-/* The next step begins a round. */
+static inline gw_step_auto *gw_auto_of(gw_control *c)
+{
+    return (gw_step_auto *)(void *)c;
+}
+
+/* Of the policy: */
+gw_status gw_auto_check(const gw_step *s, const void *config, gw_why *why);
+gw_status gw_auto_open(gw_control *c, const void *config, gw_why *why);
+gw_status gw_auto_start(gw_control *c, const void *config, gw_why *why);
+gw_status gw_auto_posted(gw_control *c, uint32_t layer, uint32_t place, const gw_tensor *gradient,
+                         gw_why *why);
+void gw_auto_complete(gw_control *c);
+gw_status gw_auto_decide(gw_control *c, gw_why *why);
+void gw_auto_keep(gw_control *c);
+void gw_auto_describe(gw_control *c, const gw_why *failed);
+void gw_auto_walk(gw_control *c, gw_walk *w);
+gw_status gw_auto_resume(gw_control *c, gw_why *why);
+
+/* A codec with error feedback: what it does not send comes later. */
+static inline int gw_auto_comes_late(const gw_params *p)
+{
+    return p->codec != NULL && (gw_params_flags(p) & GW_CODEC_WANTS_FEEDBACK) != 0;
+}
+/* The setting of this name; NULL: the codec has none. */
+double *gw_auto_setting(gw_params *p, const char *name);
+/* The cluster says what the codec costs. */
+int gw_auto_is_priced(const gw_cluster *c, const gw_params *p);
+
+/* From step `start` on, for this reason. */
 void gw_auto_begin_round(gw_step_auto *u, uint64_t start, gw_auto_reason reason, int quick);
 
-/* Layers that are sent as one are a bucket of the step, by these ways; all others are one of their own. */
-void gw_auto_set_buckets(gw_step_auto *u, const gw_auto_way *ways);
-/* By the thread: the plan, and what to say of it. */
-void gw_step_auto_choose(gw_step_auto *u);
-/* In words: why the round is made; what came of it, or why it failed. */
+/* Plans the layers by u->ways. */
+gw_status gw_auto_go_by(gw_step_auto *u, gw_why *why);
+/* In words: why the round is made; that all is dense now. */
 void gw_auto_say_reason(gw_step_auto *u);
-void gw_auto_describe(gw_step_auto *u, const gw_why *failed);
 void gw_auto_describe_dense(gw_step_auto *u, const gw_auto_seen *w);
 
 /* What tables that have arrived say of layers that could be measured; what is not finite, or zero everywhere, leaves what is known. */
@@ -203,8 +213,6 @@ void gw_auto_keep_tables(gw_step_auto *u);
 /* Of the sketches of all ranks, `stride` numbers apart: how far they lie from their mean. */
 void gw_auto_noise(const gw_step_auto *u, const double *sketches, size_t stride, double *noise,
                    double *squares);
-/* Medians of what was timed, and the sketch, into the table. */
-void gw_auto_job_sum_up(gw_step_auto *u);
 /* The job of the slowest ranks, of tables that have arrived. */
 void gw_auto_job_make(gw_step_auto *u);
 

@@ -1,13 +1,13 @@
 /* Ranks that choose levels during training, for the tests of it. */
-#ifndef TESTS_STEP_ADAPTING_H
-#define TESTS_STEP_ADAPTING_H
+#ifndef TESTS_CONTROL_ADAPTING_H
+#define TESTS_CONTROL_ADAPTING_H
 
 #include "support/check.h"
 #include "support/gen.h"
 #include "support/steps.h"
 
 #include "coll/exchange.h"
-#include "step/adapt.h"
+#include "control/adapt.h"
 
 #include <math.h>
 

@@ -1,5 +1,5 @@
 /* Tables of errors as the plan takes them: of a step, in force for a while. docs/auto.md, "Delayed errors". */
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include <math.h>
 #include <string.h>
@@ -9,12 +9,9 @@ static const double LATE = GW_AUTO_WINDOW;
 
 static double setting(const gw_params *p, const char *name, double otherwise)
 {
-    for (size_t i = 0; i < gw_codec_param_count(p->codec); i++) {
-        if (strcmp(gw_codec_param(p->codec, i)->name, name) == 0) {
-            return p->value[i];
-        }
-    }
-    return otherwise;
+    gw_params copy = *p;
+    const double *value = gw_auto_setting(&copy, name);
+    return value != NULL ? *value : otherwise;
 }
 
 /* The part that a step sends of what there is to send: of the numbers, or of the matrix's directions. */
@@ -45,25 +42,20 @@ static double counted(double signal)
 
 /* A layer as it goes now, and its tables. */
 typedef struct layer {
-    const gw_adapted *of;
+    const gw_control_layer *of;
     uint64_t elements;
     const gw_params *in_force;
     double gradient; /* ‖g‖, without what waits */
     double counted;
 } layer;
 
-static int waits(const gw_params *p)
-{
-    return p->codec != NULL && (gw_params_flags(p) & GW_CODEC_WANTS_FEEDBACK) != 0;
-}
-
 /* The error of a step that in the long run is as bad. `mean`: ‖G‖, then the errors of the levels, of gradient and residual. */
 static double of_a_step(const layer *x, const double *mean, uint32_t k)
 {
     const gw_params *p = &x->of->levels[k];
     const double error = mean[1 + k];
-    if (!waits(p)) { /* its own would be of the gradient alone */
-        return waits(x->in_force) ? error * fmin(x->gradient / mean[0], 1) : error;
+    if (!gw_auto_comes_late(p)) { /* its own would be of the gradient alone */
+        return gw_auto_comes_late(x->in_force) ? error * fmin(x->gradient / mean[0], 1) : error;
     }
     const double density = density_of(p, x->elements);
     if (p->codec == x->in_force->codec) { /* as it is; of other levels more or less waits */
@@ -75,22 +67,22 @@ static double of_a_step(const layer *x, const double *mean, uint32_t k)
 
 void gw_auto_keep_tables(gw_step_auto *u)
 {
-    const gw_step_adapt *a = u->base;
+    const gw_control *c = &u->control;
     double noise = 0, squares = 0;
-    gw_auto_noise(u, a->all + u->posted_at + a->known, a->table, &noise, &squares);
+    gw_auto_noise(u, c->all + u->posted_at + c->known, c->table, &noise, &squares);
     if (isfinite(noise) && isfinite(squares) && squares > 0) {
         u->noise_then = noise;
         u->squares_then = squares;
     }
     /* the noise is known to a tenth, from so small a sample */
     const double signal = 1 - 1.1 * u->noise_then / u->squares_then;
-    for (uint32_t i = 0; i < a->n; i++) {
-        const gw_adapted *l = &a->layers[i];
-        const double *mean = a->mean + l->at;
+    for (uint32_t i = 0; i < c->n; i++) {
+        const gw_control_layer *l = &c->layers[i];
+        const double *mean = c->mean + l->at;
         const layer x = {.of = l,
-                         .elements = u->step->layers[l->layer].elements,
+                         .elements = u->control.step->layers[l->layer].elements,
                          .in_force = &u->ways[i].params,
-                         .gradient = a->mean[u->gradients_at + i],
+                         .gradient = c->mean[u->gradients_at + i],
                          .counted = counted(signal > 0 ? signal : 0)};
         if (!isfinite(mean[0]) || mean[0] <= 0) {
             continue;

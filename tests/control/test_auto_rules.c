@@ -1,7 +1,7 @@
 /* The rules of auto, fed with windows: no clock, no ranks. And its line of text. */
 #include "support/check.h"
 
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include <math.h>
 

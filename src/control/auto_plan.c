@@ -1,41 +1,33 @@
 /* The plan, by the thread beside training: from tables, job and cluster that all ranks have alike. */
-#include "step/auto.h"
+#include "control/auto.h"
 
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
 static const double LEAST_GAIN = 0.03; /* of a step, below which nothing is touched */
-static const double OTHER = 2;         /* times as fast a link, or as slow */
 static const double SLACK = 0.1;       /* of the budget: tables of one step differ from another's */
-static const double LESS = 0.8;        /* of alpha, until the noise bears the plan */
 static const double RISK = 0.25; /* of a step, which codecs have to save whose errors come late */
-/* Computing is not taken to be shorter than this part of what was timed: beyond that the link has changed. */
-static const double LEAST_COMPUTING = 0.5;
+/* A link so many times as fast or as slow is another one. Computing that appears so many times as long is not computing:
+ * the link has changed. And the most a layer is offered, times its error by the default: norms do not tell that an lstm's
+ * recurrent layer bears less than its share of them. docs/auto.md */
+static const double TWICE = 2;
 enum { HALVINGS = 12 }; /* finds the factor to within 0.5 / 4096 */
-/* Times a layer's error by the default, up to which it is offered others: norms do not tell that an lstm's recurrent layer bears less than
- * its share of them. docs/auto.md */
-static const double COARSEST = 2;
 
 /* ---- what is asked ---- */
 
-static int comes_late(const gw_params *p)
-{
-    return p->codec != NULL && (gw_params_flags(p) & GW_CODEC_WANTS_FEEDBACK) != 0;
-}
-
 /* Of a layer's levels those whose error alone is within the limit and, unless it comes late, not far above the default's; the
  * default, and `besides`, if there is one. */
-static void ask_layer(gw_step_auto *u, const gw_adapted *l, int late, const gw_params *besides,
-                      gw_joint_tensor *to, uint32_t *used)
+static void ask_layer(gw_step_auto *u, const gw_control_layer *l, int late,
+                      const gw_params *besides, gw_joint_tensor *to, uint32_t *used)
 {
     const double *errors = u->table + l->at + 1;
     *to = (gw_joint_tensor){.levels = u->levels + *used, .errors = u->errors + *used};
     for (uint32_t i = 0; i < l->n; i++) {
-        const int waits = comes_late(&l->levels[i]);
+        const int waits = gw_auto_comes_late(&l->levels[i]);
         const int too_much = !(u->table[l->at] > 0) ||
                              errors[i] * errors[i] > u->config.limit * u->noise_then ||
-                             (!waits && errors[i] > COARSEST * errors[l->uniform]);
+                             (!waits && errors[i] > TWICE * errors[l->uniform]);
         const int there = besides != NULL && gw_params_equal(&l->levels[i], besides);
         if (i != l->uniform && !there && (too_much || (!late && waits))) {
             continue;
@@ -53,7 +45,7 @@ static void ask(gw_step_auto *u, int late, const gw_auto_way *besides)
     uint32_t used = 0;
     for (size_t i = 0; i < u->job.n; i++) {
         const uint32_t place = u->place_of[i];
-        const gw_adapted *l = place != UINT32_MAX ? &u->base->layers[place] : NULL;
+        const gw_control_layer *l = place != UINT32_MAX ? &u->control.layers[place] : NULL;
         u->asked[i] = (gw_joint_tensor){.n = 0};
         const gw_params *own = l != NULL && besides != NULL ? &besides[place].params : NULL;
         const int coded = own != NULL && own->codec != NULL;
@@ -96,7 +88,7 @@ static double step_with(gw_step_auto *u, double factor)
 
 static double error_of(const gw_step_auto *u, uint32_t place, const gw_auto_way *way)
 {
-    const gw_adapted *l = &u->base->layers[place];
+    const gw_control_layer *l = &u->control.layers[place];
     const double *errors = u->table + l->at + 1;
     for (uint32_t i = 0; i < l->n && gw_route_encodes(&way->route) != 0; i++) {
         if (gw_params_equal(&l->levels[i], &way->params)) {
@@ -111,7 +103,7 @@ static double errors_of(const gw_step_auto *u, const gw_auto_way *ways, double *
 {
     double sum = 0;
     *lost = 0;
-    for (uint32_t i = 0; i < u->base->n; i++) {
+    for (uint32_t i = 0; i < u->control.n; i++) {
         const double error = error_of(u, i, &ways[i]), hops = gw_route_encodes(&ways[i].route);
         sum += hops * error;
         *lost += hops * error * error;
@@ -122,8 +114,8 @@ static double errors_of(const gw_step_auto *u, const gw_auto_way *ways, double *
 static int any_late(const gw_step_auto *u, const gw_auto_way *ways)
 {
     int late = 0;
-    for (uint32_t i = 0; i < u->base->n; i++) {
-        late |= comes_late(&ways[i].params);
+    for (uint32_t i = 0; i < u->control.n; i++) {
+        late |= gw_auto_comes_late(&ways[i].params);
     }
     return late;
 }
@@ -180,7 +172,7 @@ static void stretch(gw_step_auto *u, double times)
  * without that. Where the plan in force is predicted to take longer than they did, computing is shortened until it is not. */
 static gw_status fit_computing(gw_step_auto *u, gw_why *why)
 {
-    double seconds = 0, low = LEAST_COMPUTING, high = 1, now = 1;
+    double seconds = 0, low = 1 / TWICE, high = 1, now = 1;
     gw_status status = predict(u, u->ways, &seconds, why);
     if (status != GW_OK || !(seconds > u->whole)) {
         return status;
@@ -245,7 +237,7 @@ static gw_status solve_and_take(gw_step_auto *u, int fuses, int *parted, gw_join
 /* With buckets, or without where what is left of them is no better. */
 static gw_status best_of_both(gw_step_auto *u, gw_joint_report *report, gw_why *why)
 {
-    const size_t size = u->base->n * sizeof *u->chosen;
+    const size_t size = u->control.n * sizeof *u->chosen;
     gw_joint_report alone;
     int parted = 0, none = 0;
     gw_status status = solve_and_take(u, 1, &parted, report, why);
@@ -281,7 +273,7 @@ static gw_status decide(gw_step_auto *u, const gw_joint_report *report, gw_why *
     const double error = errors_of(u, u->ways, &lost);
     d->error = errors_of(u, u->chosen, &u->lost);
     d->changed = 0;
-    for (uint32_t i = 0; i < u->base->n; i++) {
+    for (uint32_t i = 0; i < u->control.n; i++) {
         d->changed += !same_way(&u->ways[i], &u->chosen[i]);
     }
     d->budget = report->budget;
@@ -289,14 +281,14 @@ static gw_status decide(gw_step_auto *u, const gw_joint_report *report, gw_why *
     const int above = error > (1 + SLACK) * d->budget;
     /* where the link is another, what is made for it is better by any gain */
     const double moved = d->link_bytes_per_second / u->planned_rate;
-    const double least = moved > OTHER || moved < 1 / OTHER ? 0 : LEAST_GAIN;
+    const double least = moved > TWICE || moved < 1 / TWICE ? 0 : LEAST_GAIN;
     /* errors that come late and no longer buy even half of what they had to */
     const int in_vain = any_late(u, u->ways) && !any_late(u, u->chosen) &&
                         now > (1 - RISK / 2) * d->predicted_seconds;
     const int small = !above && !in_vain && d->predicted_seconds >= (1 - least) * now;
     d->outcome = d->changed == 0 ? GW_AUTO_SAME : small ? GW_AUTO_SMALL_GAIN : GW_AUTO_SWITCHED;
     if (d->outcome != GW_AUTO_SWITCHED) {
-        memcpy(u->chosen, u->ways, u->base->n * sizeof *u->ways);
+        memcpy(u->chosen, u->ways, u->control.n * sizeof *u->ways);
         d->changed = 0;
         d->predicted_seconds = now;
         d->error = error;
@@ -316,7 +308,8 @@ static gw_status look(gw_step_auto *u, int late, double alpha, gw_joint_report *
         double lost = 0;
         (void)errors_of(u, u->chosen, &lost);
         again = lost > u->config.limit * u->noise_then && u->next.alpha > GW_AUTO_LEAST_ALPHA;
-        u->next.alpha = again ? fmax(LESS * u->next.alpha, GW_AUTO_LEAST_ALPHA) : u->next.alpha;
+        u->next.alpha =
+            again ? fmax((1 - GW_AUTO_BAND) * u->next.alpha, GW_AUTO_LEAST_ALPHA) : u->next.alpha;
     }
     return status;
 }
@@ -324,11 +317,11 @@ static gw_status look(gw_step_auto *u, int late, double alpha, gw_joint_report *
 /* Tables do not tell all that comes of errors that come late: such codecs have to buy much. */
 static gw_status look_twice(gw_step_auto *u, gw_joint_report *report, gw_why *why)
 {
-    const size_t size = u->base->n * sizeof *u->chosen;
+    const size_t size = u->control.n * sizeof *u->chosen;
     const double alpha = u->next.alpha;
     gw_joint_report other;
     gw_status status = look(u, 1, alpha, report, why);
-    if (status != GW_OK || !any_late(u, u->chosen) || comes_late(&u->config.uniform)) {
+    if (status != GW_OK || !any_late(u, u->chosen) || gw_auto_comes_late(&u->config.uniform)) {
         return status;
     }
     const double lowered = u->next.alpha;
@@ -344,12 +337,10 @@ static gw_status look_twice(gw_step_auto *u, gw_joint_report *report, gw_why *wh
     return status;
 }
 
-static gw_status plan_all(gw_step_auto *u, gw_why *why)
+gw_status gw_auto_decide(gw_control *c, gw_why *why)
 {
+    gw_step_auto *u = gw_auto_of(c);
     gw_joint_report report;
-    if (u->base->mean[GW_TABLE_STATUS] != 0) {
-        return GW_FAIL(why, GW_ERR_STATE, "a rank could not measure its layers");
-    }
     gw_status status = fit_computing(u, why);
     if (status == GW_OK) {
         status = look_twice(u, &report, why);
@@ -357,27 +348,20 @@ static gw_status plan_all(gw_step_auto *u, gw_why *why)
     if (status == GW_OK) {
         status = decide(u, &report, why);
     }
-    if (status == GW_OK && (u->next.outcome == GW_AUTO_SWITCHED || u->decisions == 0)) {
-        const gw_comm *comm = u->step->config.comm; /* one rank is enough for each */
-        u->base->more[0] = comm->rank == 1 % comm->ranks ? step_with(u, 0.5) : (double)NAN;
-        u->base->more[1] = comm->rank == 2 % comm->ranks ? step_with(u, 2) : (double)NAN;
+    if (status == GW_OK && (u->next.outcome == GW_AUTO_SWITCHED || c->decisions == 0)) {
+        const gw_comm *comm = c->step->config.comm; /* one rank is enough for each */
+        c->more[0] = comm->rank == 1 % comm->ranks ? step_with(u, 0.5) : (double)NAN;
+        c->more[1] = comm->rank == 2 % comm->ranks ? step_with(u, 2) : (double)NAN;
     }
     return status == GW_OK ? bound(u, u->chosen, u->next.error, &u->next.bound_seconds, why)
                            : status;
 }
 
-void gw_step_auto_choose(gw_step_auto *u)
+void gw_auto_keep(gw_control *c)
 {
-    const double begin = gw_step_now();
-    gw_why why = {""};
-    const gw_status status = plan_all(u, &why);
-    u->base->failed = status;
-    if (status != GW_OK) {
-        u->next.outcome = GW_AUTO_FAILED;
-        u->next.changed = 0;
-        memcpy(u->chosen, u->ways, u->base->n * sizeof *u->ways);
-        u->next.error = errors_of(u, u->ways, &u->lost);
-    }
-    gw_auto_describe(u, &why);
-    u->base->next.solve_seconds = gw_step_now() - begin;
+    gw_step_auto *u = gw_auto_of(c);
+    u->next.outcome = GW_AUTO_FAILED;
+    u->next.changed = 0;
+    memcpy(u->chosen, u->ways, c->n * sizeof *u->ways);
+    u->next.error = errors_of(u, u->ways, &u->lost);
 }

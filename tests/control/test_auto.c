@@ -3,7 +3,8 @@
 #include "support/check.h"
 #include "support/steps.h"
 
-#include "step/auto.h"
+#include "control/auto.h"
+#include "control/stored_state.h"
 
 #include <math.h>
 
@@ -66,7 +67,7 @@ static gw_cluster cheap_coding(void)
 
 static gw_step_auto *of(const steps *s)
 {
-    return s->step->adapt->over;
+    return gw_auto_of(gw_control_of(s->step));
 }
 
 static void begin(job *j, uint32_t rank, gw_comm *comm)
@@ -755,7 +756,7 @@ static void resume_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
             why.text);
     (void)take_step(j, rank, 0.02, 0);
     RANK_TRUE(memcmp(kept, s->gradient[0], steps_bytes(s, 0)) == 0, "other bits after a restart");
-    RANK_TRUE(!of(s)->base->live && of(s)->judge.alpha == 1, "it begins anew");
+    RANK_TRUE(!of(s)->control.live && of(s)->judge.alpha == 1, "it begins anew");
     for (int i = 0; i < 25; i++) {
         (void)take_step(j, rank, 0.02, 0);
         steps_equal_or_die(all, j->ends, rank);
@@ -770,6 +771,37 @@ static void a_restart_goes_on(void **state)
 {
     (void)state;
     run(resume_main, (gw_step_auto_config){.period = 1000}, NULL);
+}
+
+/* With the first plan in force. */
+static void stored_main(ranks *all, uint32_t rank, gw_comm *comm, void *arg)
+{
+    job *j = arg;
+    steps *s = &j->ends[rank];
+    uint32_t coded = 0;
+    begin(j, rank, comm);
+    stored_or_die(s->step, "auto-v2.state", gw_step_auto_load, gw_step_auto_save);
+    for (uint32_t l = 0; l < LAYERS; l++) {
+        coded += s->step->layers[l].params.codec != NULL;
+    }
+    RANK_TRUE(coded != 0, "no plan is in force");
+    for (int i = 0; i < 25; i++) {
+        (void)take_step(j, rank, 0.02, 0);
+        steps_equal_or_die(all, j->ends, rank);
+    }
+    steps_close(s);
+}
+
+static void a_stored_checkpoint_loads(void **state)
+{
+    (void)state;
+    gw_params families[2];
+    assert_int_equal(gw_params_parse(&families[0], "natural:bits=8", NULL), GW_OK);
+    assert_int_equal(gw_params_parse(&families[1], "dither:bits=4", NULL), GW_OK);
+    run(stored_main,
+        (gw_step_auto_config){
+            .period = 1000, .uniform = families[0], .n_families = 2, .families = families},
+        NULL);
 }
 
 /* ---- layers that are sent as one ---- */
@@ -864,6 +896,7 @@ int main(void)
         cmocka_unit_test(who_waits_early_is_not_held),
         cmocka_unit_test(what_cannot_be_is_refused),
         cmocka_unit_test(a_restart_goes_on),
+        cmocka_unit_test(a_stored_checkpoint_loads),
         cmocka_unit_test(layers_are_sent_as_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

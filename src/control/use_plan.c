@@ -1,6 +1,8 @@
 /* A plan file onto the layers of a step: gw_plan_match finds them by name. */
 #include "step/step.h"
 
+#include <gradwire/plan.h>
+
 #include <stdlib.h>
 
 /* Of the layers from `first` on: what gw_plan_match asks for, and what it answers. */
