@@ -5,6 +5,7 @@
 #ifndef GW_CODEC_IMPL_H
 #define GW_CODEC_IMPL_H
 
+#include "base/ceil_div.h"
 #include "base/convert.h"
 #include "base/why.h"
 
@@ -135,11 +136,11 @@ gw_status gw_codec_choose_isa(const gw_codec *codec, const gw_exec *exec, gw_isa
 gw_status gw_payload_check(const gw_params *params, const void *payload, size_t size, size_t count,
                            gw_why *why);
 
+/* "max, l2" or "2 to 8": what a parameter takes, for error messages. */
+void gw_param_range(const gw_param_info *info, char *text, size_t size);
+
 /* Value of parameter `index`, known to be whole and in range. */
-static inline uint32_t gw_param(const gw_params *params, int index)
-{
-    return (uint32_t)params->value[index];
-}
+#define gw_param(params, index) ((uint32_t)(params)->value[index])
 
 static inline uint64_t gw_count_non_finite(const float *x, size_t n)
 {
@@ -148,11 +149,6 @@ static inline uint64_t gw_count_non_finite(const float *x, size_t n)
         count += (gw_bits(x[i]) & GW_ABS_MASK) >= GW_INF_BITS;
     }
     return count;
-}
-
-static inline uint64_t gw_ceil_div(uint64_t a, uint64_t b)
-{
-    return a / b + (a % b != 0);
 }
 
 /* For the kernels[] of descriptors: the variant's table if it is built, else NULL. */

@@ -18,8 +18,7 @@ gw_status gw_params_init(gw_params *params, const gw_codec *codec)
     return GW_OK;
 }
 
-/* "max, l2" or "2 to 8": what a parameter takes, for error messages. */
-static void describe_range(const gw_param_info *info, char *text, size_t size)
+void gw_param_range(const gw_param_info *info, char *text, size_t size)
 {
     if (info->words == NULL) {
         (void)snprintf(text, size, "%.17g to %.17g", info->min, info->max);
@@ -43,25 +42,6 @@ int gw_params_equal(const gw_params *a, const gw_params *b)
         same = a->value[i] == b->value[i];
     }
     return same;
-}
-
-gw_status gw_params_check(const gw_params *params, gw_why *why)
-{
-    if (params == NULL || params->codec == NULL) {
-        return gw_fail(why, GW_ERR_ARG, "no codec given");
-    }
-    const gw_codec *codec = params->codec;
-    for (size_t i = 0; i < codec->n_params; i++) {
-        const gw_param_info *info = &codec->params[i];
-        const double v = params->value[i];
-        if (!(v >= info->min && v <= info->max) || (!info->fractional && v != floor(v))) {
-            char range[128];
-            describe_range(info, range, sizeof range);
-            return gw_fail(why, GW_ERR_RANGE, "%s: %s=%.17g is not one of %s", codec->name,
-                           info->name, v, range);
-        }
-    }
-    return codec->check != NULL ? codec->check(params, why) : GW_OK;
 }
 
 /* Digits, perhaps with a point: strtod would also take blanks, signs, "nan", and the locale's own
@@ -101,7 +81,7 @@ static gw_status parse_value(const gw_codec *codec, const gw_param_info *info, c
             }
         }
         char range[128];
-        describe_range(info, range, sizeof range);
+        gw_param_range(info, range, sizeof range);
         return gw_fail(why, GW_ERR_UNKNOWN, "%s: %s=%s is not one of %s", codec->name, info->name,
                        text, range);
     }

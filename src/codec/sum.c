@@ -1,40 +1,15 @@
 /* Many payloads of one tensor, decoded and summed block by block: memory sees each payload and the sum once,
  * where one decoding after the other would read and write the sum as many times as there are payloads. The
  * block is summed in a scratch that stays in the first-level cache, and divided on its way to the sum. */
-#include "base/convert.h"
+#include "codec/sum.h"
 #include "base/hash.h"
-#include "base/pool.h"
-#include "codec/codec_impl.h"
-
-#include <string.h>
-
-/* Elements of a block that codecs read: those of a grain, which divides the first, and of others; elements of
- * a block of a codec that multiplies matrices to make it. */
-enum { MOST = 8 * 1024, SMALL = 4 * 1024, SELECTED = 4 * 1024, FILLED = 16 * 1024 };
-/* Elements from which the sum is written around the cache: 4 MiB. */
-enum { PAST_CACHE = 1 << 20 };
-/* Payloads of a codec without a grain that are read side by side. */
-enum { ABREAST = 64 };
-
-typedef struct sum {
-    gw_coding job;
-    const gw_convert *convert;
-    const gw_payload *payloads;
-    size_t n, count, block, per_part; /* elements; per_part: whole blocks */
-    float *out;
-    uint32_t divisor;
-    unsigned parts;
-    int bad[GW_POOL_MAX_THREADS]; /* by part */
-    int hashes;
-    uint64_t key, first, hash[GW_POOL_MAX_THREADS]; /* by part */
-} sum;
 
 static size_t least(size_t a, size_t b)
 {
     return a < b ? a : b;
 }
 
-static int any_bad(const sum *s)
+static int any_bad(const gw_sum *s)
 {
     int bad = 0;
     for (unsigned i = 0; i < s->parts; i++) {
@@ -43,8 +18,7 @@ static int any_bad(const sum *s)
     return bad;
 }
 
-/* A block whose sum is complete: divided, hashed, written. */
-static void write_block(sum *s, unsigned part, float *block, size_t at, size_t m, int past)
+void gw_sum_write(gw_sum *s, unsigned part, float *block, size_t at, size_t m, int past)
 {
     if (!s->hashes) {
         s->bad[part] |= s->convert->divide(s->out + at, block, m, s->divisor, past);
@@ -59,49 +33,18 @@ static void write_block(sum *s, unsigned part, float *block, size_t at, size_t m
 
 static void sum_part(void *arg, unsigned index)
 {
-    sum *s = arg;
+    gw_sum *s = arg;
     const gw_params *p = s->job.params;
     const gw_codec *codec = p->codec;
     const size_t begin = index * s->per_part, end = least(s->count, begin + s->per_part);
-    _Alignas(64) float block[MOST];
+    _Alignas(64) float block[GW_SUM_MOST];
     for (size_t at = begin; at < end; at += s->block) {
         const size_t m = least(s->block, end - at), from = (size_t)codec->bytes(p, at);
         for (size_t i = 0; i < s->n; i++) {
             codec->decode(&s->job, (const uint8_t *)s->payloads[i].bytes + from, m,
                           i == 0 ? GW_SET : GW_ADD, block);
         }
-        write_block(s, index, block, at, m, s->count >= PAST_CACHE);
-    }
-}
-
-/* The same for codecs without a grain: their payloads are read from front to back, with a cursor each. */
-static void sum_selected(void *arg, unsigned index)
-{
-    sum *s = arg;
-    const gw_codec *codec = s->job.params->codec;
-    const int here = codec->fills || s->n > ABREAST; /* summed where it stands */
-    const size_t begin = index * s->per_part, end = least(s->count, begin + s->per_part);
-    _Alignas(64) float scratch[SELECTED];
-    for (size_t first = 0; begin < end && first < s->n; first += ABREAST) {
-        const size_t n = least(ABREAST, s->n - first);
-        gw_cursor cursors[ABREAST] = {0};
-        for (size_t i = 0; begin != 0 && codec->skip != NULL && i < n; i++) {
-            codec->skip(&s->job, s->payloads[first + i].bytes, s->count, begin, &cursors[i]);
-        }
-        for (size_t at = begin; at < end; at += s->block) {
-            const size_t m = least(s->block, end - at);
-            float *block = here ? s->out + at : scratch;
-            if (first == 0 && !codec->fills) {
-                memset(block, 0, m * sizeof *block);
-            }
-            for (size_t i = 0; i < n; i++) {
-                codec->scatter(&s->job, s->payloads[first + i].bytes, s->count, &cursors[i], at, m,
-                               first + i == 0 ? GW_SET : GW_ADD, block);
-            }
-            if (first + n == s->n) {
-                write_block(s, index, block, at, m, !here && s->count >= PAST_CACHE);
-            }
-        }
+        gw_sum_write(s, index, block, at, m, s->count >= GW_SUM_PAST_CACHE);
     }
 }
 
@@ -122,14 +65,14 @@ static gw_status check(const gw_params *params, const gw_payload *payloads, size
 /* Looks at every payload, several at once. The first that is wrong is told. */
 static void check_some(void *arg, unsigned index)
 {
-    sum *s = arg;
+    gw_sum *s = arg;
     for (size_t i = index; i < s->n && !s->bad[index]; i += s->parts) {
         s->bad[index] = gw_payload_check(s->job.params, s->payloads[i].bytes, s->payloads[i].size,
                                          s->count, NULL) != GW_OK;
     }
 }
 
-static gw_status check_payloads(sum *s, gw_why *why)
+static gw_status check_payloads(gw_sum *s, gw_why *why)
 {
     s->parts = (unsigned)least(s->n, gw_coding_parts(&s->job, s->count));
     gw_coding_run(&s->job, check_some, s, s->parts);
@@ -145,16 +88,16 @@ static gw_status check_payloads(sum *s, gw_why *why)
 }
 
 /* Into whole blocks, one part a thread. */
-static void cut(sum *s)
+static void cut(gw_sum *s)
 {
     const gw_codec *codec = s->job.params->codec;
     size_t wanted = 1;
     if (codec->grain != NULL) {
         const size_t grain = codec->grain(s->job.params);
-        s->block = grain > SMALL ? grain : SMALL;
+        s->block = grain > GW_SUM_SMALL ? grain : GW_SUM_SMALL;
         wanted = gw_pool_threads(s->job.pool);
     } else {
-        s->block = codec->fills ? FILLED : SELECTED;
+        s->block = codec->fills ? GW_SUM_FILLED : GW_SUM_SELECTED;
         if (codec->skip != NULL || codec->fills) { /* can begin anywhere */
             wanted = gw_coding_parts(&s->job, s->count);
         }
@@ -176,25 +119,25 @@ static gw_status decode_sum(const gw_params *params, const gw_exec *exec,
     if (status != GW_OK) {
         return status;
     }
-    sum s = {.job = {.params = params,
-                     .kernels = params->codec->kernels[isa],
-                     .dtype = GW_F32,
-                     .pool = exec != NULL ? exec->pool : NULL},
-             .convert = gw_convert_for(isa),
-             .payloads = payloads,
-             .n = n,
-             .count = out->count,
-             .out = out->data,
-             .divisor = divisor,
-             .hashes = hash != NULL,
-             .key = key,
-             .first = first};
+    gw_sum s = {.job = {.params = params,
+                        .kernels = params->codec->kernels[isa],
+                        .dtype = GW_F32,
+                        .pool = exec != NULL ? exec->pool : NULL},
+                .convert = gw_convert_for(isa),
+                .payloads = payloads,
+                .n = n,
+                .count = out->count,
+                .out = out->data,
+                .divisor = divisor,
+                .hashes = hash != NULL,
+                .key = key,
+                .first = first};
     status = check_payloads(&s, why);
     if (status != GW_OK) {
         return status;
     }
     cut(&s);
-    gw_coding_run(&s.job, params->codec->grain != NULL ? sum_part : sum_selected, &s, s.parts);
+    gw_coding_run(&s.job, params->codec->grain != NULL ? sum_part : gw_sum_selected, &s, s.parts);
     *finite = !any_bad(&s);
     for (unsigned i = 0; i < s.parts && hash != NULL; i++) {
         *hash += s.hash[i];

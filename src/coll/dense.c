@@ -56,7 +56,7 @@ static gw_status post_scatter(gw_exchange *x, const gw_move *m, gw_why *why)
         x->messages.at[i] = i * mine;
     }
     /* hashed before they are sent: who copies them then finds them in cache */
-    for (uint32_t i = 0; i < m->group.size && !x->stay.inside; i++) {
+    for (uint32_t i = 0; i < m->group.size && !x->memory[x->move]->device; i++) {
         const gw_range piece = piece_of(x, m, m->before.range, i);
         if (i != own) {
             *seal_at(x->seals.sent, i, GW_SEAL_PARTS) =
@@ -107,14 +107,10 @@ static uint32_t divisor_here(const gw_exchange *x, const gw_move *m)
     return m->step.op == GW_OP_ALLREDUCE ? gw_exchange_last_divisor(x) : 1;
 }
 
-static gw_status sum_in_order(gw_exchange *x, const gw_move *m, gw_why *why)
+gw_status gw_dense_sum(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t divisor,
+                       gw_why *why)
 {
-    const gw_range piece = piece_of(x, m, m->before.range, m->group.member);
-    const uint32_t divisor = divisor_here(x, m);
-    x->divided = divisor != 1 || x->dtype != GW_F32;
-    if (x->stay.inside) {
-        return gw_stay_sum(x, m, piece, divisor, why);
-    }
+    (void)why;
     uint64_t seal = 0;
     x->seen_bad = sum_here(x, m, piece, divisor, &seal);
     x->seen = x->divided && gw_exchange_at_last(x) ? piece : (gw_range){0};
@@ -125,6 +121,14 @@ static gw_status sum_in_order(gw_exchange *x, const gw_move *m, gw_why *why)
         *seal_at(x->seals.sent, i, GW_SEAL_RESULT) = goes_there && i != m->group.member ? seal : 0;
     }
     return GW_OK;
+}
+
+static gw_status sum_in_order(gw_exchange *x, const gw_move *m, gw_why *why)
+{
+    const gw_range piece = piece_of(x, m, m->before.range, m->group.member);
+    const uint32_t divisor = divisor_here(x, m);
+    x->divided = divisor != 1 || x->dtype != GW_F32;
+    return x->memory[x->move]->sum(x, m, piece, divisor, why);
 }
 
 /* Every member's piece of `range` to all. */
@@ -180,7 +184,7 @@ static gw_status post_as_is(gw_exchange *x, const gw_move *m, gw_why *why)
     const gw_range range = m->after.range;
     const gw_range mine = broadcast ? range : piece_of(x, m, range, own);
     gw_status status = broadcast ? post_broadcast(x, m, why) : post_gather(x, m, range, why);
-    if (status != GW_OK || x->stay.inside) {
+    if (status != GW_OK || x->memory[x->move]->device) {
         return status;
     }
     gw_seals_begin(x, m);
@@ -214,7 +218,7 @@ static gw_status arrive(gw_exchange *x, const gw_move *m, gw_why *why)
     const gw_range range = m->step.op == GW_OP_ALLREDUCE || m->step.op == GW_OP_REDUCE
                                ? m->before.range
                                : m->after.range;
-    if (x->stay.inside) {
+    if (x->memory[x->move]->device) {
         return GW_OK;
     }
     for (uint32_t i = 0; i < m->group.size; i++) {
@@ -227,7 +231,7 @@ static gw_status arrive(gw_exchange *x, const gw_move *m, gw_why *why)
     }
     if (m->step.op == GW_OP_ALLREDUCE && x->divided && gw_exchange_at_last(x)) {
         x->seen = range; /* its own piece when it was summed */
-        if (gw_exchange_hashes_here(x)) {
+        if (x->hashes) {
             gw_seals_hash(x, m);
         }
     }
@@ -235,9 +239,9 @@ static gw_status arrive(gw_exchange *x, const gw_move *m, gw_why *why)
 }
 
 /* An engine whose own sum is the same everywhere may do it: of fp32 numbers. */
-static int engine_sums(const gw_exchange *x)
+static int engine_sums(const gw_exchange *x, const gw_move *m)
 {
-    const gw_comm_table *table = gw_exchange_comm(x, x->move)->table;
+    const gw_comm_table *table = x->memory[x->move]->comm(&x->lane, m->step.level)->table;
     return x->dtype == GW_F32 && table->allreduce != NULL &&
            (table->flags & GW_COMM_SAME_BITS) != 0;
 }
@@ -272,7 +276,7 @@ gw_status gw_dense_collective(gw_exchange *x, const gw_move *m, int *done, gw_wh
         *done = x->phase == 1;
         return *done ? arrive(x, m, why) : post_as_is(x, m, why);
     }
-    if (m->step.op == GW_OP_ALLREDUCE && engine_sums(x)) {
+    if (m->step.op == GW_OP_ALLREDUCE && engine_sums(x, m)) {
         *done = x->phase == 1;
         return *done ? GW_OK : post_engine_sum(x, m, why);
     }
@@ -289,23 +293,4 @@ gw_status gw_dense_collective(gw_exchange *x, const gw_move *m, int *done, gw_wh
     }
     *done = 1;
     return arrive(x, m, why);
-}
-
-/* ---- half a route ---- */
-
-gw_status gw_exchange_halve(gw_program *p, gw_why *why)
-{
-    const gw_move *m = p->move;
-    if (m[0].step.op == GW_OP_ENCODE && p->n_moves > 2 && m[1].step.op == GW_OP_ALLTOALL &&
-        m[1].step.level == GW_LEVEL_FLAT && m[2].step.op == GW_OP_DECODE) {
-        p->n_moves = 3;
-        return GW_OK;
-    }
-    if (m[0].step.op == GW_OP_REDUCE_SCATTER && m[0].step.level == GW_LEVEL_FLAT) {
-        p->n_moves = 1;
-        return GW_OK;
-    }
-    return gw_fail(why, GW_ERR_UNSUPPORTED,
-                   "a sharded result needs a route that begins with encode, flat:alltoall or with "
-                   "flat:reduce_scatter");
 }

@@ -1,12 +1,12 @@
 /* Rounds of sums (rounds.h) with values in a device's memory: values, residual and what the codec remembers stay there, a
  * round's numbers come to the host, whose comm sums them, and the sums go back. So ranks that code here and ranks that
  * code there have the same sums, and decode them to the same bits. */
-#include "coll/exchange.h"
+#include "coll/device_exchange.h"
 
 /* Encode and decode of an additive route are on one device: a decode goes on with what its encode left. */
 int gw_there_can_round(const gw_exchange *x)
 {
-    int all = gw_exchange_has_rounds(x) && x->config.elements != 0 &&
+    int all = x->rounds && x->config.elements != 0 &&
               gw_cuda_has_rounds(x->config.place.cuda, x->config.params.codec);
     for (uint32_t i = 0; i < x->program.n_moves; i++) {
         const gw_move *m = &x->program.move[i];
@@ -17,7 +17,7 @@ int gw_there_can_round(const gw_exchange *x)
 
 gw_status gw_there_measure_rounds(gw_exchange *x, gw_why *why)
 {
-    gw_there *t = &x->there;
+    gw_there *t = x->there;
     const gw_status status = gw_cuda_rounds_workspace(x->config.place.cuda, &x->config.params,
                                                       (size_t)x->config.elements, &t->codec_bytes);
     x->rounds_bytes = 0; /* of the host's */
@@ -27,7 +27,7 @@ gw_status gw_there_measure_rounds(gw_exchange *x, gw_why *why)
 
 gw_status gw_there_keep_state(gw_exchange *x, gw_why *why)
 {
-    gw_kept *k = &x->there.state;
+    gw_kept *k = &x->there->state;
     const gw_cuda_place at = x->config.place;
     void *memory[2] = {NULL};
     size_t floats = 0;
@@ -53,7 +53,7 @@ gw_status gw_there_keep_state(gw_exchange *x, gw_why *why)
 
 static gw_cuda_rounds rounds_of(const gw_exchange *x)
 {
-    const gw_there *t = &x->there;
+    const gw_there *t = x->there;
     return (gw_cuda_rounds){.params = &x->config.params,
                             .stream = x->lane.stream,
                             .workspace = t->codec_workspace,
@@ -83,7 +83,7 @@ static gw_status copy(gw_exchange *x, void *to, const void *from, size_t bytes, 
 static gw_status make(gw_exchange *x, uint32_t round, gw_why *why)
 {
     const gw_cuda_rounds rounds = rounds_of(x);
-    float *own = (float *)(void *)x->there.payloads;
+    float *own = (float *)(void *)x->there->payloads;
     const gw_status status = gw_cuda_rounds_make(x->config.place.cuda, &rounds, round, own, why);
     return status == GW_OK ? copy(x, x->numbers, own, bytes_of(x, round), why) : status;
 }
@@ -98,20 +98,22 @@ static gw_status begin_round(gw_exchange *x, gw_why *why)
 
 static gw_status clear_result(gw_exchange *x, gw_why *why)
 {
-    return gw_cuda_clear(x->config.place, x->lane.stream, x->there.results,
-                         sizeof *x->there.results, why);
+    return gw_cuda_clear(x->config.place, x->lane.stream, x->there->results,
+                         sizeof *x->there->results, why);
 }
 
 static gw_status copy_result(gw_exchange *x, gw_why *why)
 {
-    return copy(x, x->there.results_here, x->there.results, sizeof *x->there.results, why);
+    return copy(x, x->there->results_here, x->there->results, sizeof *x->there->results, why);
 }
 
-gw_status gw_there_encode_rounds(gw_exchange *x, int *done, gw_why *why)
+gw_status gw_there_encode_rounds(gw_exchange *x, const gw_move *m, int *done, gw_why *why)
 {
+    (void)m;
+    x->stats.coded_on |= GW_DEVICE_GPU;
     *done = x->phase++ != 0;
     if (*done) {
-        const gw_status status = gw_there_take_report(x, x->there.results_here, why);
+        const gw_status status = gw_there_take_report(x, x->there->results_here, why);
         return status == GW_OK ? begin_round(x, why) : status;
     }
     x->base_first = 0;
@@ -130,7 +132,7 @@ static gw_status decode(gw_exchange *x, const float *sum, uint32_t divisor, gw_w
     gw_status status = clear_result(x, why);
     if (status == GW_OK) {
         status = gw_cuda_rounds_decode(x->config.place.cuda, &rounds, sum, GW_SET, divisor,
-                                       &rounds.in, x->there.results, why);
+                                       &rounds.in, x->there->results, why);
     }
     return status == GW_OK ? copy_result(x, why) : status;
 }
@@ -138,7 +140,7 @@ static gw_status decode(gw_exchange *x, const float *sum, uint32_t divisor, gw_w
 static gw_status launch_decode(gw_exchange *x, uint32_t divisor, gw_why *why)
 {
     const gw_cuda_rounds rounds = rounds_of(x);
-    float *sum = (float *)(void *)x->there.payloads;
+    float *sum = (float *)(void *)x->there->payloads;
     gw_status status = gw_there_begin(x, why);
     if (status == GW_OK) {
         status = copy(x, sum, x->numbers, bytes_of(x, x->round), why);
@@ -153,19 +155,20 @@ static gw_status launch_decode(gw_exchange *x, uint32_t divisor, gw_why *why)
                                           : decode(x, sum, divisor, why);
 }
 
-gw_status gw_there_decode_rounds(gw_exchange *x, uint32_t divisor, int *done, int *again,
-                                 gw_why *why)
+gw_status gw_there_decode_rounds(gw_exchange *x, const gw_move *m, int *done, gw_why *why)
 {
+    (void)m;
+    const uint32_t divisor = gw_there_divisor(x);
     *done = x->phase++ != 0;
     if (!*done) {
         return gw_there_end(x, launch_decode(x, divisor, why), &x->stats.decode_seconds, why);
     }
-    *again = bytes_of(x, x->round + 1) != 0;
-    if (*again) {
+    x->again = bytes_of(x, x->round + 1) != 0;
+    if (x->again) {
         x->round++;
         return begin_round(x, why);
     }
-    const gw_cuda_result *r = x->there.results_here;
+    const gw_cuda_result *r = x->there->results_here;
     x->stats.finite &= r->non_finite == 0;
     return r->status == GW_OK
                ? GW_OK

@@ -1,5 +1,5 @@
 /* Where an exchange is, and what it waits for, in words. */
-#include "coll/exchange.h"
+#include "coll/device_exchange.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -38,7 +38,7 @@ void gw_exchange_waits_for(const gw_exchange *x, char *text, size_t size)
                                                     : x->seals.request;
     if (request != NULL) {
         gw_comm_describe(x->comm, request, text, size);
-    } else if (x != NULL && x->there.waiting) {
+    } else if (x != NULL && x->there != NULL && x->there->waiting) {
         (void)snprintf(text, size, "a copy between host and device");
     }
 }

@@ -31,21 +31,15 @@ void gw_seal_block(const gw_exchange *x, uint64_t *seal, const void *numbers, si
 
 void gw_seal_result(const gw_exchange *x, uint64_t *seal, const void *numbers, size_t n)
 {
-    if (!x->sealed_below || gw_exchange_hashes_here(x)) {
+    if (!x->sealed_below || x->hashes) {
         *seal = gw_hash_chain(*seal, gw_hash(numbers, n * x->width, 0));
     }
 }
 
-uint64_t gw_exchange_hash_key(const gw_exchange *x)
-{
-    const uint64_t words[] = {x->stream.step, x->stream.tensor};
-    return gw_hash(words, sizeof words, 0);
-}
-
 void gw_exchange_hash_block(gw_exchange *x, uint64_t place, const void *numbers, size_t n)
 {
-    x->stats.hash += gw_hash_at(gw_exchange_hash_key(x), x->config.first + place,
-                                gw_hash(numbers, n * x->width, 0));
+    x->stats.hash +=
+        gw_hash_at(x->hash_key, x->config.first + place, gw_hash(numbers, n * x->width, 0));
 }
 
 void gw_seals_hash(gw_exchange *x, const gw_move *m)
@@ -76,7 +70,7 @@ static int sends(const gw_move *m, uint32_t from, uint32_t to)
 
 gw_status gw_seals_post(gw_exchange *x, const gw_move *m, gw_why *why)
 {
-    if (x->sealed_below || x->stay.inside) {
+    if (x->sealed_below || x->memory[x->move]->device) {
         return GW_OK;
     }
     const size_t bytes = GW_SEALS * sizeof *x->seals.sent;
@@ -94,7 +88,7 @@ gw_status gw_seals_post(gw_exchange *x, const gw_move *m, gw_why *why)
 
 gw_status gw_seals_check(const gw_exchange *x, const gw_move *m, gw_why *why)
 {
-    if (x->sealed_below || x->stay.inside) {
+    if (x->sealed_below || x->memory[x->move]->device) {
         return GW_OK;
     }
     for (uint32_t i = 0; i < m->group.size; i++) {

@@ -60,6 +60,48 @@ gw_status gw_exchange_add_slots(gw_exchange *x, gw_why *why)
             status = gw_feedback_add(c->store, c->store_tensor, x->point[i], x->range[i].first,
                                      x->range[i].count, &x->slot[i], why);
         }
+        x->keeps |= x->slot[i] != GW_NO_SLOT;
+    }
+    return status;
+}
+
+void gw_slots_rollback(gw_exchange *x)
+{
+    for (uint32_t i = 0; i < GW_ROUTE_MAX_STEPS; i++) {
+        if (x->slot[i] != GW_NO_SLOT && x->residual[i] != NULL) {
+            (void)gw_feedback_rollback(x->config.store, x->slot[i], NULL);
+        }
+        x->residual[i] = NULL;
+        x->residual_after[i] = NULL;
+    }
+}
+
+gw_status gw_slots_begin(gw_exchange *x, gw_why *why)
+{
+    gw_status status = GW_OK;
+    for (uint32_t i = 0; i < x->program.n_moves && status == GW_OK; i++) {
+        if (x->slot[i] != GW_NO_SLOT) {
+            status = gw_feedback_begin(x->config.store, x->slot[i], &x->residual[i],
+                                       &x->residual_after[i], why);
+        }
+    }
+    if (status != GW_OK) {
+        gw_slots_rollback(x);
+    }
+    return status;
+}
+
+gw_status gw_slots_commit(gw_exchange *x, gw_why *why)
+{
+    gw_status status = GW_OK;
+    for (uint32_t i = 0; i < GW_ROUTE_MAX_STEPS && status == GW_OK; i++) {
+        if (x->slot[i] != GW_NO_SLOT && x->residual[i] != NULL) {
+            status = gw_feedback_commit_checked(x->config.store, x->slot[i], NULL, why);
+        }
+        if (status == GW_OK) {
+            x->residual[i] = NULL;
+            x->residual_after[i] = NULL;
+        }
     }
     return status;
 }

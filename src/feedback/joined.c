@@ -4,12 +4,6 @@
 
 #include <stdlib.h>
 
-gw_joined *gw_store_joined(const gw_feedback *store, uint32_t tensor)
-{
-    const size_t index = tensor & ~GW_STORE_JOINED;
-    return (tensor & GW_STORE_JOINED) != 0 && index < store->n_joined ? store->joined[index] : NULL;
-}
-
 void gw_joined_destroy(gw_joined *joined)
 {
     if (joined != NULL) {

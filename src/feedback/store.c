@@ -177,29 +177,6 @@ gw_status gw_store_check_name(const char *name, size_t bytes, gw_why *why)
     return GW_OK;
 }
 
-gw_status gw_store_check_range(const gw_store_tensor *tensor, uint64_t first, uint64_t count,
-                               gw_why *why)
-{
-    if (first > tensor->elements || count > tensor->elements - first) {
-        return GW_FAIL(why, GW_ERR_RANGE, "tensor '%s' has %llu elements, not %llu from %llu on",
-                       gw_name_show(tensor->name, tensor->name_bytes).text,
-                       (unsigned long long)tensor->elements, (unsigned long long)count,
-                       (unsigned long long)first);
-    }
-    return GW_OK;
-}
-
-gw_status gw_store_tensor_at(const gw_feedback *store, uint32_t tensor, gw_store_tensor **out,
-                             gw_why *why)
-{
-    gw_joined *joined = store != NULL ? gw_store_joined(store, tensor) : NULL;
-    if (store == NULL || (joined == NULL && tensor >= store->n_tensors)) {
-        return GW_FAIL(why, GW_ERR_ARG, "no store, or tensor number %u is not in it", tensor);
-    }
-    *out = joined != NULL ? &joined->whole : &store->tensors[tensor];
-    return GW_OK;
-}
-
 gw_store_tensor *gw_store_tensor_of(const gw_feedback *store, const gw_store_slot *slot)
 {
     gw_joined *joined = gw_store_joined(store, slot->tensor);

@@ -103,6 +103,20 @@ gw_store_tensor *gw_store_tensor_of(const gw_feedback *store, const gw_store_slo
 int gw_store_grow(void **items, size_t item, size_t n, size_t *room);
 /* NULL: the tensor is not a joined one. */
 gw_joined *gw_store_joined(const gw_feedback *store, uint32_t tensor);
+/* The part of the orphan that lies in [first, end), as element numbers; empty if *from >= *to. */
+void gw_orphan_overlap(const gw_residual *orphan, uint64_t first, uint64_t end, uint64_t *from,
+                       uint64_t *to);
+/* What orphans hold of these elements is added to the gradient. */
+void gw_orphans_add(const gw_feedback *store, const gw_store_tensor *t, float *gradient,
+                    uint64_t first, uint64_t count);
+/* A hand-over is committed: what it took is no orphan's any more; what rounding left is one. */
+void gw_orphans_take_out(gw_store_tensor *t);
+void gw_orphans_keep_rest(gw_store_tensor *t);
+/* What every hand-over asks first, and notes in the end. */
+gw_status gw_hand_over_check(const gw_feedback *store, uint32_t tensor, const void *gradient,
+                             uint64_t first, uint64_t count, int half, gw_store_tensor **out,
+                             gw_why *why);
+void gw_hand_over_open(gw_store_tensor *t, int rounds, uint64_t first, uint64_t count);
 /* A part for each member that the new residual covers. On failure there is none. */
 gw_status gw_joined_add_parts(gw_feedback *store, const gw_joined *joined, gw_residual *whole,
                               gw_why *why);

@@ -519,24 +519,3 @@ gw_status gw_route_compile(const gw_route *route, const gw_route_job *job, gw_pr
     }
     return status;
 }
-
-gw_stream gw_program_stream(const gw_program *program, const gw_move *encode_move, uint32_t piece,
-                            gw_stream stream)
-{
-    if (program == NULL || encode_move == NULL) {
-        return stream;
-    }
-    stream.rank = encode_move->owner;
-    stream.point = encode_move->point;
-    stream.first = 0;
-    if (program->kind == GW_ROUTE_ADDITIVE) {
-        stream.first = program->whole.first;
-        return stream; /* in one piece */
-    }
-    if (program->piece_points) {
-        stream.point += GW_ROUTE_MAX_POINTS * piece;
-    } else {
-        stream.first = gw_operand_piece(&encode_move->after, program->grain, piece).first;
-    }
-    return stream;
-}

@@ -26,27 +26,6 @@ uint64_t gw_cut_usual(uint64_t elements, uint64_t grain)
                                            : size);
 }
 
-gw_range gw_range_cut(gw_range whole, uint64_t grain, uint32_t pieces, uint32_t index)
-{
-    const uint64_t unit = grain != 0 ? grain : 1;
-    const uint64_t blocks = whole.count / unit + (whole.count % unit != 0);
-    const uint64_t each = blocks / pieces, longer = blocks % pieces;
-    const uint64_t begin = index * each + (index < longer ? index : longer);
-    const uint64_t end = begin + each + (index < longer);
-    const uint64_t first = begin < blocks ? begin * unit : whole.count;
-    const uint64_t last = end < blocks ? end * unit : whole.count;
-    return (gw_range){whole.first + first, last - first};
-}
-
-gw_range gw_operand_piece(const gw_operand *bundle, uint64_t grain, uint32_t index)
-{
-    if (bundle == NULL) {
-        return (gw_range){0};
-    }
-    const gw_range outer = gw_range_cut(bundle->range, grain, bundle->outer, index / bundle->inner);
-    return gw_range_cut(outer, grain, bundle->inner, index % bundle->inner);
-}
-
 /* Of a piece that is not empty; an empty one has no payload and is not asked for. */
 static uint64_t piece_bytes(const gw_sizes *sizes, uint64_t count)
 {

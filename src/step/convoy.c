@@ -133,3 +133,71 @@ size_t gw_convoy_workspace(const gw_step *s, const gw_convoy *c)
     }
     return gw_arena_need(&arena);
 }
+
+/* ---- a task ---- */
+
+gw_status gw_convoy_begin(gw_step *s, const gw_step_lane *lane, gw_convoy *c, gw_why *why)
+{
+    gw_arena arena = gw_arena_over(lane->workspace);
+    gw_lane groups = lane->groups;
+    gw_status status = GW_OK;
+    gw_together_begin(c->messages);
+    c->ended = 0;
+    for (uint32_t i = 0; i < c->count && status == GW_OK; i++) {
+        const uint32_t layer = s->convoyed[c->first + i];
+        const gw_layer *l = &s->layers[layer];
+        c->at = i;
+        const gw_stream stream = gw_task_stream(s, layer);
+        const size_t bytes = gw_exchange_workspace(l->pieces[0]);
+        const gw_workspace workspace = {gw_arena_take(&arena, bytes, 1), bytes};
+        groups.flat = gw_together_comm(c->messages, i);
+        status = gw_task_take_in(s, lane, layer, why);
+        if (status == GW_OK) {
+            status = gw_exchange_begin(l->pieces[0], &groups, gw_task_values(l), &stream, workspace,
+                                       why);
+        }
+    }
+    return status;
+}
+
+/* Members in turn, up to one that moved, as lanes. */
+gw_status gw_convoy_progress(gw_step *s, const gw_step_lane *lane, gw_convoy *c, int *done,
+                             int *moved, gw_why *why)
+{
+    gw_status status = GW_OK;
+    *moved = 0;
+    for (uint32_t i = 0; i < c->count && status == GW_OK && !*moved; i++) {
+        const uint32_t layer = s->convoyed[c->first + i];
+        const gw_layer *l = &s->layers[layer];
+        int ended = 0;
+        if (l->pieces_done != 0) {
+            continue;
+        }
+        c->at = i;
+        status = gw_exchange_progress(l->pieces[0], &ended, moved, why);
+        if (status == GW_OK && ended) {
+            *moved = 1;
+            c->ended++;
+            status = gw_together_leave(c->messages, i, why);
+            status =
+                status == GW_OK ? gw_task_end_piece(s, lane, layer, l->pieces[0], why) : status;
+        }
+    }
+    *done = c->ended == c->count;
+    return status;
+}
+
+/* Seals of the convoy's messages are counted as its first layer's. */
+gw_status gw_convoy_end(gw_step *s, const gw_convoy *c)
+{
+    const uint32_t k = s->config.ranks_per_node, own = s->config.comm->rank;
+    gw_layer *first = &s->layers[s->convoyed[c->first]];
+    (void)pthread_mutex_lock(&s->lock);
+    for (uint32_t i = 0; i < s->config.comm->ranks; i++) {
+        const int link = gw_same_node(s->nodes, k, i, own) ? GW_LINK_INTRA : GW_LINK_INTER;
+        first->stats.bytes_sent[link] +=
+            (uint64_t)GW_TOGETHER_SEAL * gw_together_sent(c->messages, i);
+    }
+    (void)pthread_mutex_unlock(&s->lock);
+    return GW_OK;
+}

@@ -2,35 +2,23 @@
  * the codec `cast`, whose payload is the very tensor; so do small layers that go together, a list at once. */
 #include "step/step.h"
 
-#include "base/huge_pages.h"
-
 #include <stdlib.h>
 
 /* Numbers that go through pinned memory at once. */
 enum { STAGING = 256 * 1024 };
-/* Of residuals, which workspaces are read beside, it is 1 and 2. */
-enum { WORKSPACE_TURN = 3 };
 static const char *const casts[] = {
     [GW_F32] = "cast:to=f32", [GW_F16] = "cast:to=f16", [GW_BF16] = "cast:to=bf16"};
 
 /* ---- memory ---- */
 
-gw_status gw_device_allocate(const gw_step *s, size_t bytes, int pinned, void **out, gw_why *why)
+static gw_status allocate(const gw_step *s, size_t bytes, int pinned, void **out, gw_why *why)
 {
-    if (gw_step_on_device(s)) {
-        return gw_cuda_allocate(s->config.place, bytes, pinned, out, why);
-    }
-    *out = gw_pages_allocate(bytes, WORKSPACE_TURN);
-    return *out != NULL ? GW_OK : GW_FAIL(why, GW_ERR_MEMORY, "no memory: %zu bytes", bytes);
+    return gw_cuda_allocate(s->config.place, bytes, pinned, out, why);
 }
 
-void gw_device_free(const gw_step *s, void *memory, int pinned)
+static void release(const gw_step *s, void *memory, int pinned)
 {
-    if (gw_step_on_device(s)) {
-        gw_cuda_free(s->config.place, memory, pinned);
-    } else {
-        gw_pages_free(memory);
-    }
+    gw_cuda_free(s->config.place, memory, pinned);
 }
 
 /* ---- groups of a device's memory ---- */
@@ -144,11 +132,11 @@ gw_status gw_device_open(gw_step *s, gw_why *why)
 {
     const gw_cuda_place at = s->config.place;
     int before = 0;
-    gw_status status = gw_step_on_device(s) ? gw_cuda_use(at, &before, why) : GW_OK;
-    if (gw_step_on_device(s) && status == GW_OK) { /* it is there; and is not for us to leave so */
+    gw_status status = gw_cuda_use(at, &before, why);
+    if (status == GW_OK) { /* it is there; and is not for us to leave so */
         status = gw_cuda_use((gw_cuda_place){at.cuda, before}, NULL, why);
     }
-    for (int i = GW_F32; i <= GW_BF16 && gw_step_on_device(s) && status == GW_OK; i++) {
+    for (int i = GW_F32; i <= GW_BF16 && status == GW_OK; i++) {
         status = gw_params_parse(&s->device.cast[i], casts[i], why);
         if (status == GW_OK && !gw_cuda_has(at.cuda, s->device.cast[i].codec)) {
             status = GW_FAIL(why, GW_ERR_UNSUPPORTED, "cast has no CUDA side");
@@ -157,16 +145,15 @@ gw_status gw_device_open(gw_step *s, gw_why *why)
     if (status == GW_OK && s->config.device_comm != NULL) {
         status = open_groups(s, why);
     }
-    for (uint32_t i = 0; i < s->n_lanes && gw_step_on_device(s) && status == GW_OK; i++) {
+    for (uint32_t i = 0; i < s->n_lanes && status == GW_OK; i++) {
         status = open_lane(s, &s->lanes[i], why);
     }
-    for (int i = 0; i < 2 && gw_step_on_device(s) && status == GW_OK; i++) {
+    for (int i = 0; i < 2 && status == GW_OK; i++) {
         void *staging = NULL;
         status = gw_cuda_allocate(at, STAGING * sizeof(float), 1, &staging, why);
         s->device.staging[i] = staging;
     }
-    return status == GW_OK && gw_step_on_device(s) ? gw_cuda_stream_open(at, &s->device.side, why)
-                                                   : status;
+    return status == GW_OK ? gw_cuda_stream_open(at, &s->device.side, why) : status;
 }
 
 void gw_device_close(gw_step *s)
@@ -195,7 +182,7 @@ void gw_device_close(gw_step *s)
 
 void gw_device_settle(gw_step *s)
 {
-    for (uint32_t i = 0; i < s->n_lanes && gw_step_on_device(s); i++) {
+    for (uint32_t i = 0; i < s->n_lanes; i++) {
         (void)gw_cuda_wait(s->config.place, s->lanes[i].groups.stream, NULL);
     }
 }
@@ -230,9 +217,8 @@ static gw_status make_lists(gw_step *s, gw_why *why)
 
 gw_status gw_device_prepare(gw_step *s, gw_why *why)
 {
-    gw_status status =
-        gw_step_on_device(s) && s->device.room < s->n_layers ? make_lists(s, why) : GW_OK;
-    for (uint32_t i = 0; i < s->n_layers && gw_step_on_device(s) && status == GW_OK; i++) {
+    gw_status status = s->device.room < s->n_layers ? make_lists(s, why) : GW_OK;
+    for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
         if (s->layers[i].event == NULL) {
             status = gw_cuda_event_open(s->config.place, &s->layers[i].event, why);
         }
@@ -262,8 +248,8 @@ static size_t bytes_of(const gw_layer *l)
     return (size_t)l->elements * gw_dtype_size(l->dtype);
 }
 
-gw_status gw_device_gather(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
-                           void *values, gw_why *why)
+static gw_status gather(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
+                        void *values, gw_why *why)
 {
     gw_step_device *d = &s->device;
     const gw_cuda_place at = s->config.place;
@@ -293,8 +279,8 @@ gw_status gw_device_gather(gw_step *s, const gw_step_lane *lane, const uint32_t 
     return status;
 }
 
-gw_status gw_device_scatter(gw_step *s, const gw_step_lane *lane, const uint32_t *layers,
-                            uint32_t n, void *values, gw_why *why)
+static gw_status scatter(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
+                         void *values, gw_why *why)
 {
     gw_step_device *d = &s->device;
     const gw_cuda_place at = s->config.place;
@@ -337,8 +323,8 @@ gw_status gw_device_scatter(gw_step *s, const gw_step_lane *lane, const uint32_t
     return status;
 }
 
-gw_status gw_device_hand_over(gw_step *s, const gw_step_lane *lane, const gw_layer *l, void *values,
-                              gw_why *why)
+static gw_status hand_over(gw_step *s, const gw_step_lane *lane, const gw_layer *l, void *values,
+                           gw_why *why)
 {
     const gw_cuda_place at = s->config.place;
     const size_t width = gw_dtype_size(l->sent);
@@ -385,3 +371,32 @@ gw_status gw_device_read(gw_step *s, const gw_layer *l, const gw_tensor *gradien
     }
     return status;
 }
+
+/* ---- around them ---- */
+
+static gw_status post(gw_step *s, const gw_layer *l, void *stream, gw_why *why)
+{
+    return gw_cuda_record(s->config.place, l->event, stream, why);
+}
+
+static gw_status follow(gw_step *s, const gw_step_lane *lane, const gw_layer *l, gw_why *why)
+{
+    return gw_cuda_follow(s->config.place, lane->groups.stream, l->event, why);
+}
+
+static int use(const gw_step *s, int device)
+{
+    int before = device;
+    (void)gw_cuda_use((gw_cuda_place){s->config.place.cuda, device}, &before, NULL);
+    return before;
+}
+
+const gw_gradients gw_gradients_device = {.ordered = 1,
+                                          .allocate = allocate,
+                                          .release = release,
+                                          .post = post,
+                                          .use = use,
+                                          .gather = gather,
+                                          .follow = follow,
+                                          .hand_over = hand_over,
+                                          .scatter = scatter};

@@ -84,7 +84,7 @@ gw_status gw_fusions_check(const gw_step *s, gw_why *why)
 static void destroy(gw_step *s, gw_fusion *f)
 {
     gw_step_drop_exchanges(&f->pieces, &f->n_pieces);
-    gw_device_free(s, f->values, 0);
+    s->gradients->release(s, f->values, 0);
     f->values = NULL;
     if (f->joined != UINT32_MAX) {
         (void)gw_feedback_part(s->store, f->joined, NULL);
@@ -244,8 +244,8 @@ static gw_status prepare(gw_step *s, gw_fusion *f, gw_why *why)
     }
     if (status == GW_OK) {
         void *values = NULL;
-        status = gw_device_allocate(s, (size_t)f->elements * gw_dtype_size(f->dtype) + 1, 0,
-                                    &values, why);
+        status = s->gradients->allocate(s, (size_t)f->elements * gw_dtype_size(f->dtype) + 1, 0,
+                                        &values, why);
         f->values = values;
     }
     if (status == GW_OK) {
@@ -319,7 +319,7 @@ static gw_status open_all(gw_step *s, const gw_step_lane *lane, gw_fusion *f, gw
 {
     const uint32_t *layers = s->fused + f->first;
     void *values = f->values;
-    gw_status status = gw_task_gather(s, lane, layers, f->count, f->values, why);
+    gw_status status = s->gradients->gather(s, lane, layers, f->count, f->values, why);
     for (uint32_t i = 0; i < f->count && status == GW_OK; i++) {
         status = gw_task_open_layer(s, lane, layers[i], values, why);
         values = gw_task_behind(values, f->dtype, s->layers[layers[i]].elements);
@@ -341,8 +341,8 @@ gw_status gw_fusion_begin(gw_step *s, const gw_step_lane *lane, const gw_task *t
     gw_status status = GW_OK;
     if (!f->begun) {
         status = open_all(s, lane, f, why);
-    } else if (gw_step_on_device(s)) { /* another lane has gathered it */
-        status = gw_cuda_follow(s->config.place, lane->groups.stream, member(s, f, 0)->event, why);
+    } else if (s->gradients->follow != NULL) { /* another lane has gathered it */
+        status = s->gradients->follow(s, lane, member(s, f, 0), why);
     }
     /* random numbers are those of the first layer's number, which has no other exchange */
     const gw_stream stream = {
@@ -384,7 +384,7 @@ gw_status gw_fusion_end(gw_step *s, const gw_step_lane *lane, const gw_task *t, 
     if (++f->pieces_done < f->n_pieces) {
         return GW_OK;
     }
-    const gw_status status = gw_task_scatter(s, lane, layers, f->count, f->values, why);
+    const gw_status status = s->gradients->scatter(s, lane, layers, f->count, f->values, why);
     if (status != GW_OK) {
         return status;
     }

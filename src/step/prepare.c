@@ -41,17 +41,19 @@ static void drop_tasks(gw_step *s)
 
 void gw_step_unprepare(gw_step *s)
 {
-    gw_device_settle(s);
+    if (gw_step_on_device(s)) {
+        gw_device_settle(s);
+    }
     drop_tasks(s);
     gw_fusions_drop(s);
     for (uint32_t i = 0; i < s->n_lanes; i++) {
-        gw_device_free(s, s->lanes[i].workspace.data, 1);
-        gw_device_free(s, s->lanes[i].groups.there.data, 0);
+        s->gradients->release(s, s->lanes[i].workspace.data, 1);
+        s->gradients->release(s, s->lanes[i].groups.there.data, 0);
         s->lanes[i].workspace = s->lanes[i].groups.there = (gw_workspace){0};
     }
     for (uint32_t i = 0; i < s->n_layers; i++) {
         gw_step_drop_exchanges(&s->layers[i].pieces, &s->layers[i].n_pieces);
-        gw_device_free(s, s->layers[i].widened, 0);
+        s->gradients->release(s, s->layers[i].widened, 0);
         s->layers[i].widened = NULL;
     }
 }
@@ -165,7 +167,8 @@ static gw_status prepare_layers(gw_step *s, uint64_t *pieces, gw_why *why)
         *pieces += l->n_pieces;
         if (status == GW_OK && l->dtype != l->sent && l->widened == NULL) {
             void *widened = NULL;
-            status = gw_device_allocate(s, (size_t)l->elements * sizeof(float), 0, &widened, why);
+            status =
+                s->gradients->allocate(s, (size_t)l->elements * sizeof(float), 0, &widened, why);
             l->widened = widened;
         }
     }
@@ -200,7 +203,9 @@ static gw_status make_tasks(gw_step *s, gw_why *why)
         }
     }
     status = status == GW_OK ? gw_convoy_close(s, why) : status;
-    gw_device_make_waves(s);
+    if (gw_step_on_device(s)) {
+        gw_device_make_waves(s);
+    }
     return status;
 }
 
@@ -213,9 +218,9 @@ static gw_status make_larger(const gw_step *s, gw_workspace *w, size_t need, int
     if (w->data != NULL && w->size >= need) {
         return GW_OK;
     }
-    gw_device_free(s, w->data, pinned);
+    s->gradients->release(s, w->data, pinned);
     *w = (gw_workspace){NULL, need};
-    return gw_device_allocate(s, need, pinned, &w->data, why);
+    return s->gradients->allocate(s, need, pinned, &w->data, why);
 }
 
 static gw_status make_workspaces(gw_step *s, gw_why *why)
@@ -288,7 +293,7 @@ static gw_status make_trial(gw_step *s, gw_why *why)
 gw_status gw_step_prepare(gw_step *s, gw_why *why)
 {
     drop_tasks(s);
-    gw_status status = gw_device_prepare(s, why);
+    gw_status status = gw_step_on_device(s) ? gw_device_prepare(s, why) : GW_OK;
     if (status == GW_OK) {
         status = make_tasks(s, why);
     }

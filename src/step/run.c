@@ -17,8 +17,7 @@ static int too_early(const gw_step *s, const gw_task *t)
 {
     static const double LONG = 2e-3; /* seconds */
     int waits = 0;
-    if (t->elements < FEW || s->quickest == 0 || s->quickest > LONG ||
-        gw_step_on_device(s)) { /* where posts have an order of their own */
+    if (t->elements < FEW || s->quickest == 0 || s->quickest > LONG || s->gradients->ordered) {
         return 0;
     }
     for (uint32_t i = 0; i < s->n_lanes; i++) {
@@ -105,75 +104,13 @@ static gw_status run_lanes(gw_step *s, int *moved, int *idle, gw_why *why)
     return GW_OK;
 }
 
-/* ---- failures ---- */
-
-void gw_step_fail(gw_step *s, gw_status status, const gw_why *why)
-{
-    for (uint32_t i = 0; i < s->n_lanes; i++) {
-        gw_comm *const groups[] = {s->lanes[i].groups.flat, s->lanes[i].groups.intra,
-                                   s->lanes[i].groups.inter};
-        for (int g = 0; g < 3; g++) {
-            if (groups[g] != NULL) {
-                groups[g]->table->abort(groups[g], why->text);
-            }
-        }
-    }
-    if (s->side != NULL) {
-        s->side->table->abort(s->side, why->text);
-    }
-    gw_device_abort(s, why->text);
-    gw_device_settle(s);
-    gw_fusions_roll_back(s);
-    for (uint32_t i = 0; i < s->n_layers; i++) {
-        for (uint32_t p = 0; p < s->layers[i].n_pieces; p++) {
-            (void)gw_exchange_rollback(s->layers[i].pieces[p], NULL);
-        }
-        (void)gw_feedback_hand_over_rollback(s->store, s->layers[i].store_tensor, NULL);
-    }
-    gw_feedback_refuse_saving(s->store, why->text);
-    (void)pthread_mutex_lock(&s->lock);
-    s->status = status;
-    s->why = *why;
-    (void)pthread_cond_broadcast(&s->changed);
-    (void)pthread_mutex_unlock(&s->lock);
-}
-
-/* The first lane that waits for other ranks; where none does, the first that has begun. */
-static const gw_step_lane *waiting_lane(const gw_step *s, char *what, size_t size)
-{
-    const gw_step_lane *first = NULL;
-    what[0] = '\0';
-    for (uint32_t i = 0; i < s->n_lanes && what[0] == '\0'; i++) {
-        const gw_step_lane *lane = &s->lanes[i];
-        if (lane->begun && lane->task < s->n_tasks) {
-            gw_task_waits_for(s, &s->tasks[lane->task], what, size);
-            first = first == NULL || what[0] != '\0' ? lane : first;
-        }
-    }
-    return first;
-}
-
-static gw_status too_late(const gw_step *s, gw_why *why)
-{
-    char what[GW_DESCRIBED];
-    const gw_step_lane *lane = waiting_lane(s, what, sizeof what);
-    gw_task_words task = {"no layer"};
-    if (lane != NULL) {
-        gw_task_say(s, &s->tasks[lane->task], &task);
-    }
-    return GW_FAIL(why, GW_ERR_TIMEOUT,
-                   "step %llu, %s: no answer for %g s; a rank is gone, stopped, or far behind: %s",
-                   (unsigned long long)s->number, task.text, s->config.timeout,
-                   what[0] != '\0' ? what : "which one is not known");
-}
-
 /* ---- the two who run it ---- */
 
 /* Naps grow with what was waited already: on a fast engine an answer is near, on a slow link looking often costs the
  * processor that backward and the link's own protocol need. */
 enum { NAP_SHARE = 4, LEAST_NAP = 25, MOST_NAP = 100, IDLE_NAP = 2000, TOLD_NAP = 50000 /* µs */ };
 
-static void wake(void *step)
+void gw_step_notify(void *step)
 {
     gw_step *s = step;
     (void)pthread_mutex_lock(&s->lock);
@@ -185,28 +122,6 @@ void gw_step_wake(gw_step *s)
 {
     s->woken = 1;
     (void)pthread_cond_signal(&s->due);
-}
-
-static int listen_to(gw_comm *comm, gw_step *s)
-{
-    const size_t with_notify = offsetof(gw_comm_table, notify) + sizeof comm->table->notify;
-    if (comm->table->size < with_notify || comm->table->notify == NULL) {
-        return 0;
-    }
-    comm->table->notify(comm, s != NULL ? wake : NULL, s);
-    return 1;
-}
-
-void gw_step_listen(gw_step *s, int on)
-{
-    s->told = !gw_step_on_device(s); /* nobody says when a device is done */
-    for (uint32_t i = 0; i < s->n_lanes; i++) {
-        const gw_lane *g = &s->lanes[i].groups;
-        gw_comm *const groups[] = {g->flat, g->intra, g->inter};
-        for (int j = 0; j < 3; j++) {
-            s->told &= groups[j] == NULL || listen_to(groups[j], on ? s : NULL);
-        }
-    }
 }
 
 /* Sleeps until something is posted or has arrived, or a little while. */
@@ -239,7 +154,7 @@ static gw_status run_once(gw_step *s, double *since)
         *since = gw_step_now();
     }
     if (status == GW_OK && !moved && !idle && gw_step_now() - *since > s->config.timeout) {
-        status = too_late(s, &why);
+        status = gw_step_too_late(s, &why);
     }
     if (status != GW_OK) {
         gw_step_fail(s, status, &why);
@@ -254,14 +169,11 @@ static gw_status run_once(gw_step *s, double *since)
 void gw_step_run_all(gw_step *s)
 {
     double since = gw_step_now();
-    gw_cuda_place callers = s->config.place;
-    if (gw_step_on_device(s)) {
-        (void)gw_cuda_use(s->config.place, &callers.device, NULL);
-    }
+    const int before = s->gradients->use != NULL ? s->gradients->use(s, s->config.place.device) : 0;
     while (s->status == GW_OK && s->arrived < s->n_layers && run_once(s, &since) == GW_OK) {
     }
-    if (gw_step_on_device(s)) {
-        (void)gw_cuda_use(callers, NULL, NULL);
+    if (s->gradients->use != NULL) {
+        (void)s->gradients->use(s, before);
     }
 }
 
@@ -270,8 +182,8 @@ void *gw_step_thread(void *step)
     gw_step *s = step;
     double since = gw_step_now();
     gw_turn_soon();
-    if (gw_step_on_device(s)) {
-        (void)gw_cuda_use(s->config.place, NULL, NULL);
+    if (s->gradients->use != NULL) {
+        (void)s->gradients->use(s, s->config.place.device);
     }
     (void)pthread_mutex_lock(&s->lock);
     while (!s->stop) {

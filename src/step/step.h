@@ -1,5 +1,8 @@
-/* A step, seen from inside. step.c takes layers, plans and gradients; agree.c compares them with the other
- * ranks'; prepare.c turns the plan into tasks, fusion.c several layers into one, convoy.c several messages; task.c is what a task does, run.c runs them and step_timeline.c tells when; device_gradients.c is for gradients on a device. What follows a step from above hooks in here: src/control. */
+/* A step, seen from inside. step_create.c opens and closes it; layers.c takes layers and plans, agree.c compares them with the other
+ * ranks'; prepare.c turns the plan into tasks, fusion.c several layers into one, convoy.c several messages. step.c takes gradients and
+ * waits for them, run.c runs tasks, task.c is what a task does, gradients.c is for gradients in the host's memory,
+ * device_gradients.c for those in a device's; step_timeline.c tells when. What follows a step from above hooks in here:
+ * src/control. */
 #ifndef GW_STEP_STEP_H
 #define GW_STEP_STEP_H
 
@@ -98,6 +101,32 @@ typedef struct gw_step_device {
     uint64_t *hashes, *hashes_here; /* of means written there, for the first verify.layers layers */
 } gw_step_device;
 
+/* Where gradients lie: in the host's memory (gradients.c), or in a device's (device_gradients.c). Chosen when a step is created. Entries
+ * that are NULL do nothing. */
+typedef struct gw_gradients {
+    int ordered; /* tasks post in an order of their own */
+    /* Memory for values, where gradients lie; or, `pinned`, for what the host works on. */
+    gw_status (*allocate)(const gw_step *s, size_t bytes, int pinned, void **out, gw_why *why);
+    void (*release)(const gw_step *s, void *memory, int pinned);
+    /* The gradient is ready when the caller's stream comes to here. */
+    gw_status (*post)(gw_step *s, const gw_layer *l, void *stream, gw_why *why);
+    /* The calling thread works on this device from now on. Returns the one before. */
+    int (*use)(const gw_step *s, int device);
+    /* The lane goes on behind the layers' gradients, which are put one behind the other at `values`, as they are sent, unless they lie
+     * there. */
+    gw_status (*gather)(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
+                        void *values, gw_why *why);
+    /* The lane goes on behind what another lane has gathered. */
+    gw_status (*follow)(gw_step *s, const gw_step_lane *lane, const gw_layer *l, gw_why *why);
+    /* What vanished encode points held is added. */
+    gw_status (*hand_over)(gw_step *s, const gw_step_lane *lane, const gw_layer *l, void *values,
+                           gw_why *why);
+    /* Back into the callers' gradients, done on return; a layer with a number too large for its type is bad. */
+    gw_status (*scatter)(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
+                         void *values, gw_why *why);
+} gw_gradients;
+extern const gw_gradients gw_gradients_host, gw_gradients_device;
+
 /* Running hashes of means, which ranks compare. */
 typedef struct gw_step_verify_state {
     void *room;      /* for the comparison's messages */
@@ -121,6 +150,7 @@ typedef struct gw_step_hooks {
 
 struct gw_step {
     gw_step_config config;
+    const gw_gradients *gradients;
     gw_nodes *nodes; /* NULL: config.ranks_per_node says it */
     const gw_convert *convert;
     gw_pool *pool;
@@ -176,6 +206,8 @@ double gw_step_now(void);
 gw_status gw_step_failure(gw_step *s, gw_why *why);
 /* Records it, tells the other ranks, takes back what was under way. */
 void gw_step_fail(gw_step *s, gw_status status, const gw_why *why);
+/* No answer came in time: which rank is waited for, and where. */
+gw_status gw_step_too_late(const gw_step *s, gw_why *why);
 /* Seed, lanes and the like are the same on all ranks? */
 gw_status gw_step_compare_config(gw_step *s, gw_why *why);
 /* A record of numbers that must be equal has this many in every version of the library. The first is the
@@ -231,17 +263,24 @@ void gw_fusions_roll_back(gw_step *s);
  * at the end. */
 gw_status gw_convoy_add(gw_step *s, uint32_t layer, int *joined, gw_why *why);
 gw_status gw_convoy_close(gw_step *s, gw_why *why);
+gw_status gw_convoy_begin(gw_step *s, const gw_step_lane *lane, gw_convoy *c, gw_why *why);
+gw_status gw_convoy_progress(gw_step *s, const gw_step_lane *lane, gw_convoy *c, int *done,
+                             int *moved, gw_why *why);
+gw_status gw_convoy_end(gw_step *s, const gw_convoy *c);
 size_t gw_convoy_workspace(const gw_step *s, const gw_convoy *c);
 /* Frees what agree prepared. Residuals of exchanges are retired. */
 void gw_step_unprepare(gw_step *s);
 /* ---- a layer, of a task ---- */
 
-/* Gradients of layers that begin, as fp32, one behind the other. */
-gw_status gw_task_gather(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
-                         void *values, gw_why *why);
-/* Back into the callers' gradients; a layer with a number too large for its type is bad. */
-gw_status gw_task_scatter(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
-                          void *values, gw_why *why);
+/* What its exchange works on: the gradient, or its numbers widened. */
+void *gw_task_values(const gw_layer *l);
+/* A layer's gradient as it is sent, with what vanished encode points held. */
+gw_status gw_task_take_in(gw_step *s, const gw_step_lane *lane, uint32_t layer, gw_why *why);
+/* The key of the random numbers of `tensor` in this step. */
+gw_stream gw_task_stream(const gw_step *s, uint64_t tensor);
+/* A piece is done; the last writes the mean. */
+gw_status gw_task_end_piece(gw_step *s, const gw_step_lane *lane, uint32_t layer,
+                            const gw_exchange *exchange, gw_why *why);
 /* Before its first piece, with what vanished encode points held; after its last. */
 gw_status gw_task_open_layer(gw_step *s, const gw_step_lane *lane, uint32_t layer, void *values,
                              gw_why *why);
@@ -269,9 +308,8 @@ void gw_step_verify_close(gw_step *s);
  * gw_convert.narrow does, or 0 where both are the same. */
 uint32_t gw_step_write_mean(gw_step *s, uint32_t layer, const void *values);
 uint64_t gw_step_hash_key(const gw_step *s, uint32_t layer);
-/* All layers of a step have arrived; then, without the lock, what is due after it. */
-void gw_step_verify_count(gw_step *s);
-gw_status gw_step_verify_after(gw_step *s, gw_why *why);
+/* Ranks compare what they have not compared yet. */
+gw_status gw_step_verify_compare(gw_step *s, gw_why *why);
 /* What was not compared yet; before agree changes anything. */
 gw_status gw_step_verify_rest(gw_step *s, gw_why *why);
 
@@ -293,8 +331,8 @@ void gw_task_waits_for(const gw_step *s, const gw_task *t, char *text, size_t si
 
 /* The lanes have something to look at. Under the lock, or as what groups call. */
 void gw_step_wake(gw_step *s);
-/* Groups say when something arrives, as far as they can, or no more. */
-void gw_step_listen(gw_step *s, int on);
+/* The same for a group that says when something arrives: takes the lock. */
+void gw_step_notify(void *step);
 /* The thread's function, and what wait does without one. */
 void *gw_step_thread(void *step);
 void gw_step_run_all(gw_step *s);
@@ -311,7 +349,7 @@ gw_status gw_step_count_ring(gw_step *s, gw_why *why);
  * which every rank sees alike. */
 gw_status gw_step_settle(gw_step *s, gw_why *why);
 
-/* ---- gradients on a device ---- */
+/* ---- gradients on a device: for steps on one alone ---- */
 
 static inline int gw_step_on_device(const gw_step *s)
 {
@@ -328,18 +366,6 @@ void gw_device_make_waves(gw_step *s);
 /* Lists and events for the layers there are. */
 gw_status gw_device_prepare(gw_step *s, gw_why *why);
 void gw_device_settle(gw_step *s); /* waits for all work of the lanes */
-/* Memory for values, where gradients lie; or, `pinned`, for what the host works on. gw_pages_allocate without a device. */
-gw_status gw_device_allocate(const gw_step *s, size_t bytes, int pinned, void **out, gw_why *why);
-void gw_device_free(const gw_step *s, void *memory, int pinned);
-/* The lane goes on behind the layers' gradients, which are put one behind the other at `values`, as they are sent, unless they
- * lie there. */
-gw_status gw_device_gather(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
-                           void *values, gw_why *why);
-/* Back again, done on return; a layer with a number too large for its type is bad. */
-gw_status gw_device_scatter(gw_step *s, const gw_step_lane *lane, const uint32_t *layers,
-                            uint32_t n, void *values, gw_why *why);
-gw_status gw_device_hand_over(gw_step *s, const gw_step_lane *lane, const gw_layer *l, void *values,
-                              gw_why *why);
 /* A gradient as fp32 on the host, done on return; by whoever posts. */
 gw_status gw_device_read(gw_step *s, const gw_layer *l, const gw_tensor *gradient, float *to,
                          gw_why *why);

@@ -2,17 +2,13 @@
  * messages go together. */
 #include "step/step.h"
 
-#include "base/arena.h"
-#include "base/divide.h"
-
 #include <math.h>
-#include <stdio.h>
 #include <string.h>
 
 /* ---- gradients in and out ---- */
 
 /* What its exchange works on. */
-static void *values_of(const gw_layer *l)
+void *gw_task_values(const gw_layer *l)
 {
     return l->dtype == l->sent ? l->gradient.data : l->widened;
 }
@@ -59,18 +55,6 @@ double gw_task_rel_error(gw_step *s, const gw_step_lane *lane, uint32_t layer,
     return lost == 0 ? 0 : lost / size;
 }
 
-static gw_status hand_over(gw_step *s, const gw_step_lane *lane, const gw_layer *l, void *values,
-                           gw_why *why)
-{
-    if (!gw_step_on_device(s) && l->sent != GW_F32) {
-        return gw_feedback_hand_over_half(s->store, l->store_tensor, l->sent, values, 0,
-                                          l->elements, why);
-    }
-    return gw_step_on_device(s)
-               ? gw_device_hand_over(s, lane, l, values, why)
-               : gw_feedback_hand_over(s->store, l->store_tensor, values, 0, l->elements, why);
-}
-
 gw_status gw_task_open_layer(gw_step *s, const gw_step_lane *lane, uint32_t layer, void *values,
                              gw_why *why)
 {
@@ -84,30 +68,12 @@ gw_status gw_task_open_layer(gw_step *s, const gw_step_lane *lane, uint32_t laye
                                    .begun = gw_step_now() - s->first_post,
                                    .rel_error = (double)NAN,
                                    .fused = l->fusion != UINT32_MAX};
-    const gw_status status = hand_over(s, lane, l, values, why);
+    const gw_status status = s->gradients->hand_over(s, lane, l, values, why);
     if (status == GW_OK && s->config.measure_error && l->params.codec != NULL &&
         l->fusion == UINT32_MAX) {
         l->measured.rel_error = gw_task_rel_error(s, lane, layer, &l->params, values, l->elements);
     }
     return status;
-}
-
-gw_status gw_task_gather(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
-                         void *values, gw_why *why)
-{
-    if (gw_step_on_device(s)) {
-        return gw_device_gather(s, lane, layers, n, values, why);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        const gw_layer *l = &s->layers[layers[i]];
-        if (l->dtype != l->sent) {
-            s->convert->widen(l->dtype, l->gradient.data, values, (size_t)l->elements);
-        } else if (values != l->gradient.data) {
-            memcpy(values, l->gradient.data, (size_t)l->elements * gw_dtype_size(l->dtype));
-        }
-        values = gw_task_behind(values, l->sent, l->elements);
-    }
-    return GW_OK;
 }
 
 void gw_task_add_stats(gw_layer_stats *to, const gw_exchange_stats *from)
@@ -121,23 +87,6 @@ void gw_task_add_stats(gw_layer_stats *to, const gw_exchange_stats *from)
     for (int i = 0; i < GW_LINKS; i++) {
         to->bytes_sent[i] += from->bytes_sent[i];
     }
-}
-
-gw_status gw_task_scatter(gw_step *s, const gw_step_lane *lane, const uint32_t *layers, uint32_t n,
-                          void *values, gw_why *why)
-{
-    if (gw_step_on_device(s)) {
-        return gw_device_scatter(s, lane, layers, n, values, why);
-    }
-    for (uint32_t i = 0; i < n; i++) {
-        gw_layer *l = &s->layers[layers[i]];
-        if (values != l->gradient.data) {
-            const uint32_t largest = gw_step_write_mean(s, layers[i], values);
-            l->bad |= largest >= gw_overflow_bits(l->dtype);
-        }
-        values = gw_task_behind(values, l->sent, l->elements);
-    }
-    return GW_OK;
 }
 
 void gw_task_close_layer(gw_step *s, uint32_t layer)
@@ -163,7 +112,7 @@ gw_status gw_step_settle(gw_step *s, gw_why *why)
     for (uint32_t i = 0; i < s->n_layers; i++) {
         none |= s->layers[i].bad && s->config.all_or_nothing;
     }
-    gw_status status = gw_fusions_settle(s, none, why);
+    gw_status status = s->n_fusions != 0 ? gw_fusions_settle(s, none, why) : GW_OK;
     for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
         const gw_layer *l = &s->layers[i];
         const int bad = l->bad || none;
@@ -202,14 +151,14 @@ int gw_task_ready(gw_step *s, const gw_task *t)
 }
 
 /* A layer's gradient as it is sent, with what vanished encode points held. */
-static gw_status take_in(gw_step *s, const gw_step_lane *lane, uint32_t layer, gw_why *why)
+gw_status gw_task_take_in(gw_step *s, const gw_step_lane *lane, uint32_t layer, gw_why *why)
 {
-    void *values = values_of(&s->layers[layer]);
-    const gw_status status = gw_task_gather(s, lane, &layer, 1, values, why);
+    void *values = gw_task_values(&s->layers[layer]);
+    const gw_status status = s->gradients->gather(s, lane, &layer, 1, values, why);
     return status == GW_OK ? gw_task_open_layer(s, lane, layer, values, why) : status;
 }
 
-static gw_stream stream_of(const gw_step *s, uint64_t tensor)
+gw_stream gw_task_stream(const gw_step *s, uint64_t tensor)
 {
     return (gw_stream){.seed = s->config.seed, .step = s->number, .tensor = tensor};
 }
@@ -219,39 +168,15 @@ static gw_status begin_piece(gw_step *s, const gw_step_lane *lane, const gw_task
     gw_layer *l = &s->layers[t->layer];
     gw_status status = GW_OK;
     if (!l->begun) {
-        status = take_in(s, lane, t->layer, why);
-    } else if (gw_step_on_device(s)) { /* another lane has gathered it */
-        status = gw_cuda_follow(s->config.place, lane->groups.stream, l->event, why);
+        status = gw_task_take_in(s, lane, t->layer, why);
+    } else if (s->gradients->follow != NULL) { /* another lane has gathered it */
+        status = s->gradients->follow(s, lane, l, why);
     }
-    const gw_stream stream = stream_of(s, t->layer);
+    const gw_stream stream = gw_task_stream(s, t->layer);
     return status == GW_OK ? gw_exchange_begin(t->exchange, &lane->groups,
-                                               gw_task_behind(values_of(l), l->sent, t->first),
+                                               gw_task_behind(gw_task_values(l), l->sent, t->first),
                                                &stream, lane->workspace, why)
                            : status;
-}
-
-static gw_status begin_convoy(gw_step *s, const gw_step_lane *lane, gw_convoy *c, gw_why *why)
-{
-    gw_arena arena = gw_arena_over(lane->workspace);
-    gw_lane groups = lane->groups;
-    gw_status status = GW_OK;
-    gw_together_begin(c->messages);
-    c->ended = 0;
-    for (uint32_t i = 0; i < c->count && status == GW_OK; i++) {
-        const uint32_t layer = s->convoyed[c->first + i];
-        const gw_layer *l = &s->layers[layer];
-        c->at = i;
-        const gw_stream stream = stream_of(s, layer);
-        const size_t bytes = gw_exchange_workspace(l->pieces[0]);
-        const gw_workspace workspace = {gw_arena_take(&arena, bytes, 1), bytes};
-        groups.flat = gw_together_comm(c->messages, i);
-        status = take_in(s, lane, layer, why);
-        if (status == GW_OK) {
-            status =
-                gw_exchange_begin(l->pieces[0], &groups, values_of(l), &stream, workspace, why);
-        }
-    }
-    return status;
 }
 
 gw_status gw_task_begin(gw_step *s, gw_step_lane *lane, gw_why *why)
@@ -259,22 +184,22 @@ gw_status gw_task_begin(gw_step *s, gw_step_lane *lane, gw_why *why)
     const gw_task *t = &s->tasks[lane->task];
     const gw_status status = t->fusion != UINT32_MAX ? gw_fusion_begin(s, lane, t, why)
                              : t->convoy != UINT32_MAX
-                                 ? begin_convoy(s, lane, &s->convoys[t->convoy], why)
+                                 ? gw_convoy_begin(s, lane, &s->convoys[t->convoy], why)
                                  : begin_piece(s, lane, t, why);
     lane->begun = status == GW_OK;
     lane->since = gw_step_now();
     return status;
 }
 
-static gw_status end_piece(gw_step *s, const gw_step_lane *lane, uint32_t layer,
-                           const gw_exchange *exchange, gw_why *why)
+gw_status gw_task_end_piece(gw_step *s, const gw_step_lane *lane, uint32_t layer,
+                            const gw_exchange *exchange, gw_why *why)
 {
     gw_layer *l = &s->layers[layer];
     gw_status status = GW_OK;
     l->bad |= !gw_exchange_stats_of(exchange)->finite;
     l->hash += gw_exchange_stats_of(exchange)->hash;
     if (++l->pieces_done == l->n_pieces) {
-        status = gw_task_scatter(s, lane, &layer, 1, values_of(l), why);
+        status = s->gradients->scatter(s, lane, &layer, 1, gw_task_values(l), why);
         if (status == GW_OK) {
             gw_task_close_layer(s, layer);
         }
@@ -282,88 +207,17 @@ static gw_status end_piece(gw_step *s, const gw_step_lane *lane, uint32_t layer,
     return status;
 }
 
-/* Members in turn, up to one that moved, as lanes. */
-static gw_status progress_convoy(gw_step *s, const gw_step_lane *lane, gw_convoy *c, int *done,
-                                 int *moved, gw_why *why)
-{
-    gw_status status = GW_OK;
-    *moved = 0;
-    for (uint32_t i = 0; i < c->count && status == GW_OK && !*moved; i++) {
-        const uint32_t layer = s->convoyed[c->first + i];
-        const gw_layer *l = &s->layers[layer];
-        int ended = 0;
-        if (l->pieces_done != 0) {
-            continue;
-        }
-        c->at = i;
-        status = gw_exchange_progress(l->pieces[0], &ended, moved, why);
-        if (status == GW_OK && ended) {
-            *moved = 1;
-            c->ended++;
-            status = gw_together_leave(c->messages, i, why);
-            status = status == GW_OK ? end_piece(s, lane, layer, l->pieces[0], why) : status;
-        }
-    }
-    *done = c->ended == c->count;
-    return status;
-}
-
-/* Seals of the convoy's messages are counted as its first layer's. */
-static gw_status count_seals(gw_step *s, const gw_convoy *c)
-{
-    const uint32_t k = s->config.ranks_per_node, own = s->config.comm->rank;
-    gw_layer *first = &s->layers[s->convoyed[c->first]];
-    (void)pthread_mutex_lock(&s->lock);
-    for (uint32_t i = 0; i < s->config.comm->ranks; i++) {
-        const int link = gw_same_node(s->nodes, k, i, own) ? GW_LINK_INTRA : GW_LINK_INTER;
-        first->stats.bytes_sent[link] +=
-            (uint64_t)GW_TOGETHER_SEAL * gw_together_sent(c->messages, i);
-    }
-    (void)pthread_mutex_unlock(&s->lock);
-    return GW_OK;
-}
-
 gw_status gw_task_progress(gw_step *s, const gw_step_lane *lane, int *done, int *moved, gw_why *why)
 {
     const gw_task *t = &s->tasks[lane->task];
     return t->convoy != UINT32_MAX
-               ? progress_convoy(s, lane, &s->convoys[t->convoy], done, moved, why)
+               ? gw_convoy_progress(s, lane, &s->convoys[t->convoy], done, moved, why)
                : gw_exchange_progress(t->exchange, done, moved, why);
 }
 
 gw_status gw_task_end(gw_step *s, const gw_step_lane *lane, const gw_task *t, gw_why *why)
 {
     return t->fusion != UINT32_MAX   ? gw_fusion_end(s, lane, t, why)
-           : t->convoy != UINT32_MAX ? count_seals(s, &s->convoys[t->convoy])
-                                     : end_piece(s, lane, t->layer, t->exchange, why);
-}
-
-void gw_task_say(const gw_step *s, const gw_task *t, gw_task_words *words)
-{
-    const gw_convoy *c = t->convoy != UINT32_MAX ? &s->convoys[t->convoy] : NULL;
-    const gw_fusion *f = t->fusion != UINT32_MAX ? &s->fusions[t->fusion] : NULL;
-    const uint32_t layer = c != NULL   ? s->convoyed[c->first + c->at]
-                           : f != NULL ? s->fused[f->first]
-                                       : t->layer;
-    char where[128], more[32] = "";
-    gw_exchange_where(c != NULL ? s->layers[layer].pieces[0] : t->exchange, where, sizeof where);
-    if (f != NULL && f->bucket != 0) {
-        (void)snprintf(more, sizeof more, " and %u more", f->count - 1);
-    }
-    (void)snprintf(words->text, sizeof words->text, "'%.48s'%s (%.50s)",
-                   f != NULL && f->bucket == 0 ? "small layers" : s->layers[layer].name, more,
-                   where);
-}
-
-void gw_task_waits_for(const gw_step *s, const gw_task *t, char *text, size_t size)
-{
-    const gw_convoy *c = t->convoy != UINT32_MAX ? &s->convoys[t->convoy] : NULL;
-    if (c == NULL) {
-        gw_exchange_waits_for(t->exchange, text, size);
-        return;
-    }
-    text[0] = '\0';
-    for (uint32_t i = 0; i < c->count && text[0] == '\0'; i++) {
-        gw_exchange_waits_for(s->layers[s->convoyed[c->first + i]].pieces[0], text, size);
-    }
+           : t->convoy != UINT32_MAX ? gw_convoy_end(s, &s->convoys[t->convoy])
+                                     : gw_task_end_piece(s, lane, t->layer, t->exchange, why);
 }

@@ -26,13 +26,13 @@ static gw_status allocate_there(gw_step *s, gw_why *why)
 {
     const size_t bytes = s->n_layers * sizeof *s->device.hashes + 1;
     void *there = NULL, *here = NULL;
-    gw_device_free(s, s->device.hashes, 0);
-    gw_device_free(s, s->device.hashes_here, 1);
+    s->gradients->release(s, s->device.hashes, 0);
+    s->gradients->release(s, s->device.hashes_here, 1);
     s->device.hashes = s->device.hashes_here = NULL;
-    gw_status status = gw_device_allocate(s, bytes, 0, &there, why);
+    gw_status status = s->gradients->allocate(s, bytes, 0, &there, why);
     if (status == GW_OK) {
         s->device.hashes = there;
-        status = gw_device_allocate(s, bytes, 1, &here, why);
+        status = s->gradients->allocate(s, bytes, 1, &here, why);
         s->device.hashes_here = here;
     }
     return status;
@@ -84,8 +84,8 @@ void gw_step_verify_close(gw_step *s)
 {
     free(s->verify.room);
     free(s->verify.said);
-    gw_device_free(s, s->device.hashes, 0);
-    gw_device_free(s, s->device.hashes_here, 1);
+    s->gradients->release(s, s->device.hashes, 0);
+    s->gradients->release(s, s->device.hashes_here, 1);
 }
 
 /* ---- a mean ---- */
@@ -117,15 +117,6 @@ uint32_t gw_step_write_mean(gw_step *s, uint32_t layer, const void *values)
         }
     }
     return largest;
-}
-
-/* What is not finite counts for no rank: its bits may depend on the machine. */
-void gw_step_verify_count(gw_step *s)
-{
-    s->verify.since = s->verify.steps++ == 0 ? s->number : s->verify.since;
-    for (uint32_t i = 0; i < s->n_layers; i++) {
-        s->layers[i].hashes += s->layers[i].bad ? 0 : s->layers[i].hash;
-    }
 }
 
 /* ---- a comparison ---- */
@@ -309,7 +300,7 @@ static gw_status fail(gw_step *s, gw_status status, const gw_why *reason, gw_why
     return gw_fail(why, status, "%s", reason->text);
 }
 
-static gw_status compare(gw_step *s, gw_why *why)
+gw_status gw_step_verify_compare(gw_step *s, gw_why *why)
 {
     gw_why reason = {""};
     uint64_t own[SAYS] = {s->number, made_now(s) | (uint64_t)s->verify.loaded * (PLACES + 1), 0};
@@ -337,16 +328,10 @@ static gw_status compare(gw_step *s, gw_why *why)
     return status == GW_OK ? GW_OK : fail(s, status, &reason, why);
 }
 
-gw_status gw_step_verify_after(gw_step *s, gw_why *why)
-{
-    const int due = s->verify.soon || (s->number - 1) % s->config.verify_every == 0;
-    return gw_step_hashes(s) && due ? compare(s, why) : GW_OK;
-}
-
 gw_status gw_step_verify_rest(gw_step *s, gw_why *why)
 {
     const int prepared = s->verify.room != NULL; /* alike on all ranks, since they agreed before */
-    return gw_step_hashes(s) && prepared ? compare(s, why) : GW_OK;
+    return gw_step_hashes(s) && prepared ? gw_step_verify_compare(s, why) : GW_OK;
 }
 
 gw_status gw_step_verify(gw_step *s, gw_why *why)
@@ -369,5 +354,5 @@ gw_status gw_step_verify(gw_step *s, gw_why *why)
         return GW_FAIL(why, GW_ERR_STATE, "%s",
                        s->agreed ? "a step is under way" : "no plan is agreed");
     }
-    return gw_step_hashes(s) ? compare(s, why) : GW_OK;
+    return gw_step_hashes(s) ? gw_step_verify_compare(s, why) : GW_OK;
 }

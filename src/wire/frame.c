@@ -15,14 +15,6 @@ static const uint8_t magic[4] = {0x47, 0x57, 0x46, 0x1A};
 static const uint64_t max_count = (uint64_t)1 << 48;
 static const uint64_t max_header = (uint64_t)1 << 31;
 
-uint64_t gw_payload_hash(const void *payload, size_t bytes, uint64_t seed)
-{
-    if (payload == NULL && bytes != 0) {
-        return 0;
-    }
-    return gw_hash(payload, bytes, seed);
-}
-
 static uint64_t align8(uint64_t n)
 {
     return (n + 7) & ~(uint64_t)7;

@@ -2,7 +2,7 @@
  * lane's stream and the group's. The host learns what happened when all is over. In front of each payload stands a head
  * (gw_cuda_head) instead of the seal; each travels at the length it has at most, so that nobody waits for one.
  * docs/decisions/009-payloads-that-stay.md. */
-#include "coll/exchange.h"
+#include "coll/device_exchange.h"
 
 #include <stdio.h>
 #include <string.h>
@@ -47,7 +47,7 @@ static void find_moves(gw_exchange *x)
         const int stays =
             p->move[i].step.op != GW_OP_ENCODE ||
             (gw_there_can_code(x, &p->move[i]) && gw_there_can_code(x, &p->move[last]));
-        memset(x->stay.move + i, stays, last + 1 - i);
+        memset(x->stay->move + i, stays, last + 1 - i);
         i = last;
     }
 }
@@ -61,8 +61,8 @@ gw_status gw_stay_plan(gw_exchange *x, gw_why *why)
     }
     char as_it_is[32];
     (void)snprintf(as_it_is, sizeof as_it_is, "cast:to=%s", gw_dtype_name(x->dtype));
-    gw_status status = gw_params_parse(&x->there.as_it_is, as_it_is, why);
-    if (status == GW_OK && !gw_cuda_has(cuda, x->there.as_it_is.codec)) {
+    gw_status status = gw_params_parse(&x->there->as_it_is, as_it_is, why);
+    if (status == GW_OK && !gw_cuda_has(cuda, x->there->as_it_is.codec)) {
         status = gw_fail(why, GW_ERR_UNSUPPORTED, "a group of a device's, and no CUDA side");
     }
     for (uint32_t i = 0; i < p->n_moves && status == GW_OK; i++) {
@@ -76,8 +76,9 @@ gw_status gw_stay_plan(gw_exchange *x, gw_why *why)
         find_moves(x);
     }
     for (uint32_t i = 0; i < p->n_moves; i++) {
-        x->stay.first_post[i + 1] =
-            x->stay.first_post[i] + (x->stay.move[i] ? posts_of(&p->move[i]) : 0);
+        x->memory[i] = x->stay->move[i] ? &gw_memory_resident : &gw_memory_host;
+        x->stay->first_post[i + 1] =
+            x->stay->first_post[i] + (x->stay->move[i] ? posts_of(&p->move[i]) : 0);
     }
     return status;
 }
@@ -90,8 +91,8 @@ static size_t bytes_of(const gw_operand *o)
 
 void gw_stay_measure(gw_exchange *x)
 {
-    gw_staying *s = &x->stay;
-    gw_there *t = &x->there;
+    gw_staying *s = x->stay;
+    gw_there *t = x->there;
     uint32_t results = 0;
     int any = 0;
     for (uint32_t i = 0; i < x->program.n_moves; i++) {
@@ -124,7 +125,7 @@ void gw_stay_measure(gw_exchange *x)
 static gw_bundle cut_bundle(gw_arena *here, gw_arena *there, const gw_exchange *x)
 {
     gw_bundle b = {0};
-    b.bytes = gw_arena_take(there, x->stay.bytes, 1);
+    b.bytes = gw_arena_take(there, x->stay->bytes, 1);
     b.at = gw_arena_take(here, x->bundle_entries, sizeof *b.at);
     b.size = gw_arena_take(here, x->bundle_entries, sizeof *b.size);
     return b;
@@ -132,14 +133,14 @@ static gw_bundle cut_bundle(gw_arena *here, gw_arena *there, const gw_exchange *
 
 void gw_stay_cut(gw_arena *here, gw_arena *there, gw_exchange *x)
 {
-    gw_staying *s = &x->stay;
+    gw_staying *s = x->stay;
     if (s->results == 0) {
         return;
     }
     s->inside = 0;
     s->pair[0] = cut_bundle(here, there, x);
     s->pair[1] = cut_bundle(here, there, x);
-    s->entries = gw_arena_take(here, x->there.entries, sizeof *s->entries);
+    s->entries = gw_arena_take(here, x->there->entries, sizeof *s->entries);
     s->result_here = gw_arena_take(here, s->results, sizeof *s->result_here);
     s->result = gw_arena_take(there, s->results, sizeof *s->result);
 }
@@ -148,7 +149,7 @@ void gw_stay_cut(gw_arena *here, gw_arena *there, gw_exchange *x)
 
 gw_status gw_stay_begin(gw_exchange *x, gw_why *why)
 {
-    gw_staying *s = &x->stay;
+    gw_staying *s = x->stay;
     s->state = GW_RESULTS_NONE;
     s->finished = 0;
     memset(s->marked, 0, sizeof s->marked);
@@ -159,7 +160,7 @@ gw_status gw_stay_begin(gw_exchange *x, gw_why *why)
 
 void gw_stay_use(gw_exchange *x)
 {
-    gw_staying *s = &x->stay;
+    gw_staying *s = x->stay;
     const int stays = s->move[x->move];
     if (stays != s->inside) {
         const gw_bundle bundle = x->bundle, next = x->next;
@@ -170,13 +171,13 @@ void gw_stay_use(gw_exchange *x)
         s->inside = stays;
     }
     if (!gw_exchange_is_additive(x)) {
-        x->base = stays ? x->there.values : (uint8_t *)x->values;
+        x->base = stays ? x->there->values : (uint8_t *)x->values;
     }
 }
 
 int gw_stay_must_wait(const gw_exchange *x)
 {
-    const gw_staying *s = &x->stay;
+    const gw_staying *s = x->stay;
     return s->move[x->move] && x->phase < posts_of(&x->program.move[x->move]) &&
            x->lane.may_post != NULL &&
            !x->lane.may_post(x->lane.owner, s->first_post[x->move] + x->phase);
@@ -184,20 +185,24 @@ int gw_stay_must_wait(const gw_exchange *x)
 
 uint32_t gw_exchange_posted(const gw_exchange *x, uint32_t *of)
 {
-    if (x == NULL || of == NULL) {
+    if (of == NULL) {
+        return 0;
+    }
+    *of = 0;
+    if (x == NULL || x->stay == NULL) {
         return 0;
     }
     const uint32_t n = x->program.n_moves;
-    *of = x->stay.first_post[n];
+    *of = x->stay->first_post[n];
     if (!x->running || x->move >= n) {
         return x->running ? *of : 0;
     }
     const uint32_t within = x->phase + (x->request != NULL);
-    const uint32_t most = x->stay.first_post[x->move + 1] - x->stay.first_post[x->move];
-    return x->stay.first_post[x->move] + (within < most ? within : most);
+    const uint32_t most = x->stay->first_post[x->move + 1] - x->stay->first_post[x->move];
+    return x->stay->first_post[x->move] + (within < most ? within : most);
 }
 
-gw_status gw_stay_copy(gw_exchange *x, void *to, const void *from, size_t bytes, gw_why *why)
+static gw_status copy(gw_exchange *x, void *to, const void *from, size_t bytes, gw_why *why)
 {
     return gw_cuda_copy(x->config.place, x->lane.stream, to, from, bytes, why);
 }
@@ -206,8 +211,8 @@ gw_status gw_stay_copy(gw_exchange *x, void *to, const void *from, size_t bytes,
 static gw_status mark(gw_exchange *x, int behind, gw_why *why)
 {
     void *event = x->lane.marks[2 * x->move + (uint32_t)behind];
-    x->stay.state = GW_RESULTS_DUE;
-    x->stay.marked[x->move] = event != NULL && behind;
+    x->stay->state = GW_RESULTS_DUE;
+    x->stay->marked[x->move] = event != NULL && behind;
     return event != NULL ? gw_cuda_record(x->config.place, event, x->lane.stream, why) : GW_OK;
 }
 
@@ -227,10 +232,10 @@ static size_t list_sources(gw_exchange *x, const gw_move *m)
         b->size[i] = gw_bundle_entry_bytes(x, &m->after, i);
         at += b->size[i];
         if (b->size[i] != 0) {
-            gw_cuda_result *result = x->stay.result + x->stay.first_result[x->move] + i;
+            gw_cuda_result *result = x->stay->result + x->stay->first_result[x->move] + i;
             uint8_t *head = b->bytes + b->at[i];
-            x->stay.entries[n] = (gw_cuda_entry){(gw_cuda_head *)(void *)head, result, 0};
-            x->there.sources[n++] = gw_there_source(
+            x->stay->entries[n] = (gw_cuda_entry){(gw_cuda_head *)(void *)head, result, 0};
+            x->there->sources[n++] = gw_there_source(
                 x, m, gw_operand_piece(&m->after, x->program.grain, i), i,
                 head + sizeof(gw_cuda_head), b->size[i] - sizeof(gw_cuda_head), result);
         }
@@ -243,27 +248,29 @@ static size_t list_numbers(gw_exchange *x, const gw_move *m)
 {
     size_t shared = 0;
     (void)gw_payload_bound(&x->config.params, 0, &shared);
-    x->base = x->there.payloads + shared;
+    x->base = x->there->payloads + shared;
     x->base_first = 0;
-    x->there.sources[0] =
-        gw_there_source(x, m, x->program.whole, 0, x->there.payloads, x->numbers_bytes,
-                        x->stay.result + x->stay.first_result[x->move]);
+    x->there->sources[0] =
+        gw_there_source(x, m, x->program.whole, 0, x->there->payloads, x->numbers_bytes,
+                        x->stay->result + x->stay->first_result[x->move]);
     return 1;
 }
 
-gw_status gw_stay_encode(gw_exchange *x, const gw_move *m, gw_why *why)
+gw_status gw_stay_encode(gw_exchange *x, const gw_move *m, int *done, gw_why *why)
 {
+    *done = 1;
+    x->stats.coded_on |= GW_DEVICE_GPU;
     const int additive = gw_exchange_is_additive(x);
     const size_t n = additive ? list_numbers(x, m) : list_sources(x, m);
     const gw_cuda_head head = head_of(x);
     gw_status status = mark(x, 0, why);
     if (status == GW_OK && n != 0) {
         status = gw_cuda_encode(x->config.place.cuda, x->lane.stream, &x->config.params,
-                                x->there.sources, n, x->there.codec_workspace, why);
+                                x->there->sources, n, x->there->codec_workspace, why);
     }
     if (status == GW_OK && !additive) {
         status =
-            gw_cuda_write_heads(x->config.place, x->lane.stream, &head, x->stay.entries, n, why);
+            gw_cuda_write_heads(x->config.place, x->lane.stream, &head, x->stay->entries, n, why);
     }
     return status == GW_OK ? mark(x, 1, why) : status;
 }
@@ -274,8 +281,8 @@ static size_t list_sinks(gw_exchange *x, const gw_move *m, uint32_t divisor, siz
     size_t n = 0;
     for (uint32_t p = 0; p < b->pieces; p++) {
         const gw_range piece = gw_operand_piece(&m->before, x->program.grain, p);
-        gw_cuda_payload *list = x->there.lists + *heads;
-        gw_cuda_result *result = x->stay.result + x->stay.first_result[x->move] + p;
+        gw_cuda_payload *list = x->there->lists + *heads;
+        gw_cuda_result *result = x->stay->result + x->stay->first_result[x->move] + p;
         size_t bound = 0;
         (void)gw_payload_bound(&x->config.params, (size_t)piece.count, &bound);
         for (uint32_t i = 0; i < b->payloads && piece.count != 0; i++) {
@@ -283,34 +290,36 @@ static size_t list_sinks(gw_exchange *x, const gw_move *m, uint32_t divisor, siz
             gw_cuda_head *head = (gw_cuda_head *)(void *)at;
             list[i] =
                 (gw_cuda_payload){at + sizeof *head, bound, x->fixed_size ? NULL : &head->size};
-            x->stay.entries[(*heads)++] = (gw_cuda_entry){head, result, x->fixed_size ? bound : 0};
+            x->stay->entries[(*heads)++] = (gw_cuda_entry){head, result, x->fixed_size ? bound : 0};
         }
         if (piece.count != 0) {
-            x->there.sinks[n++] = gw_there_sink(x, piece, divisor, list, b->payloads, result);
+            x->there->sinks[n++] = gw_there_sink(x, piece, divisor, list, b->payloads, result);
         }
     }
     return n;
 }
 
-gw_status gw_stay_decode(gw_exchange *x, const gw_move *m, uint32_t divisor, gw_why *why)
+gw_status gw_stay_decode(gw_exchange *x, const gw_move *m, int *done, gw_why *why)
 {
+    const uint32_t divisor = gw_there_divisor(x);
+    *done = 1;
     const gw_cuda_head head = head_of(x);
     size_t n = 1, heads = 0;
     if (gw_exchange_is_additive(x)) {
-        x->there.lists[0] = (gw_cuda_payload){x->there.payloads, x->numbers_bytes, NULL};
-        x->there.sinks[0] = gw_there_sink(x, x->program.whole, divisor, x->there.lists, 1,
-                                          x->stay.result + x->stay.first_result[x->move]);
+        x->there->lists[0] = (gw_cuda_payload){x->there->payloads, x->numbers_bytes, NULL};
+        x->there->sinks[0] = gw_there_sink(x, x->program.whole, divisor, x->there->lists, 1,
+                                           x->stay->result + x->stay->first_result[x->move]);
     } else {
         n = list_sinks(x, m, divisor, &heads);
     }
     gw_status status = mark(x, 0, why);
     if (status == GW_OK) {
-        status = gw_cuda_check_heads(x->config.place, x->lane.stream, &head, x->stay.entries, heads,
-                                     why);
+        status = gw_cuda_check_heads(x->config.place, x->lane.stream, &head, x->stay->entries,
+                                     heads, why);
     }
     if (status == GW_OK && n != 0) {
         status = gw_cuda_decode(x->config.place.cuda, x->lane.stream, &x->config.params,
-                                x->there.sinks, n, x->there.codec_workspace, why);
+                                x->there->sinks, n, x->there->codec_workspace, why);
     }
     return status == GW_OK ? mark(x, 1, why) : status;
 }
@@ -321,42 +330,70 @@ gw_status gw_stay_decode(gw_exchange *x, const gw_move *m, uint32_t divisor, gw_
 static gw_status sum(gw_exchange *x, void *out, uint64_t count, size_t n, uint32_t divisor,
                      gw_cuda_result *result, gw_why *why)
 {
-    const gw_cuda_sink sink = {.payloads = x->there.lists,
+    const gw_cuda_sink sink = {.payloads = x->there->lists,
                                .n_payloads = n,
                                .out = {out, (size_t)count, x->dtype},
                                .how = GW_SET,
                                .divisor = divisor,
                                .result = result};
     return count == 0 ? GW_OK
-                      : gw_cuda_decode(x->config.place.cuda, x->lane.stream, &x->there.as_it_is,
+                      : gw_cuda_decode(x->config.place.cuda, x->lane.stream, &x->there->as_it_is,
                                        &sink, 1, (gw_workspace){0}, why);
 }
 
-gw_status gw_stay_sum(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t divisor,
-                      gw_why *why)
+static gw_status sum_members(gw_exchange *x, const gw_move *m, gw_range piece, uint32_t divisor,
+                             gw_why *why)
 {
     uint8_t *own = x->base + (piece.first - x->base_first) * x->width;
     for (uint32_t i = 0; i < m->group.size; i++) {
         const void *from = x->next.bytes + x->messages.at[i];
-        x->there.lists[i] = (gw_cuda_payload){i == m->group.member ? own : from,
-                                              (size_t)piece.count * x->width, NULL};
+        x->there->lists[i] = (gw_cuda_payload){i == m->group.member ? own : from,
+                                               (size_t)piece.count * x->width, NULL};
     }
     gw_status status = mark(x, 0, why);
     if (status == GW_OK) {
         status = sum(x, own, piece.count, m->group.size, divisor,
-                     x->stay.result + x->stay.results - 2, why);
+                     x->stay->result + x->stay->results - 2, why);
     }
     return status == GW_OK ? mark(x, 1, why) : status;
 }
+
+/* ---- where messages lie ---- */
+
+static gw_comm *comm_of(const gw_lane *lane, uint32_t level)
+{
+    return level == GW_LEVEL_FLAT    ? lane->device_flat
+           : level == GW_LEVEL_INTRA ? lane->device_intra
+                                     : lane->device_inter;
+}
+
+/* What is posted next begins behind what the lane's stream was given. */
+static gw_status turn(gw_exchange *x, gw_why *why)
+{
+    return x->comm->table->after(x->comm, x->lane.stream, why);
+}
+
+static size_t entry_bytes(const gw_exchange *x, size_t bound)
+{
+    (void)x;
+    return gw_stay_entry_bytes(bound);
+}
+
+const gw_memory gw_memory_resident = {.device = 1,
+                                      .comm = comm_of,
+                                      .turn = turn,
+                                      .entry_bytes = entry_bytes,
+                                      .copy = copy,
+                                      .sum = sum_members};
 
 /* ---- the end ---- */
 
 static gw_status ask(gw_exchange *x, double *clock, gw_why *why)
 {
-    gw_staying *s = &x->stay;
+    gw_staying *s = x->stay;
     gw_status status = gw_there_hash(x, why);
     if (status == GW_OK) {
-        status = gw_stay_copy(x, s->result_here, s->result, s->results * sizeof *s->result, why);
+        status = copy(x, s->result_here, s->result, s->results * sizeof *s->result, why);
     }
     s->state = GW_RESULTS_ASKED;
     return gw_there_end(x, status, clock, why);
@@ -366,24 +403,24 @@ gw_status gw_stay_finish(gw_exchange *x, gw_why *why)
 {
     const gw_operand *last = &x->program.move[x->program.n_moves - 1].after;
     const gw_range range = x->config.sharded ? last->range : x->program.whole;
-    uint8_t *values = x->there.values + (range.first - x->program.whole.first) * x->width;
-    x->there.lists[0] = (gw_cuda_payload){values, (size_t)range.count * x->width, NULL};
+    uint8_t *values = x->there->values + (range.first - x->program.whole.first) * x->width;
+    x->there->lists[0] = (gw_cuda_payload){values, (size_t)range.count * x->width, NULL};
     gw_status status = gw_there_begin(x, why);
     if (status == GW_OK) {
         status = sum(x, values, range.count, 1, x->divided ? 1 : gw_exchange_divisor(x),
-                     x->stay.result + x->stay.results - 1, why);
+                     x->stay->result + x->stay->results - 1, why);
     }
-    x->divided = x->looked = x->stay.finished = 1;
+    x->divided = x->looked = x->stay->finished = 1;
     return status == GW_OK ? ask(x, &x->stats.decode_seconds, why) : status;
 }
 
 static gw_status take_coding(gw_exchange *x, uint32_t move, gw_why *why)
 {
     const int encodes = x->program.move[move].step.op == GW_OP_ENCODE;
-    const uint32_t first = x->stay.first_result[move], end = x->stay.first_result[move + 1];
+    const uint32_t first = x->stay->first_result[move], end = x->stay->first_result[move + 1];
     gw_status status = GW_OK;
     for (uint32_t i = first; i < end && status == GW_OK; i++) {
-        const gw_cuda_result *r = &x->stay.result_here[i]; /* zeros where there is no piece */
+        const gw_cuda_result *r = &x->stay->result_here[i]; /* zeros where there is no piece */
         if (encodes) {
             x->stats.payload_bytes += r->written;
             status = gw_there_take_report(x, r, why);
@@ -404,7 +441,7 @@ static gw_status take(gw_exchange *x, gw_why *why)
     gw_status status = GW_OK;
     for (uint32_t i = 0; i < x->program.n_moves && status == GW_OK; i++) {
         double seconds = 0;
-        if (x->stay.marked[i]) {
+        if (x->stay->marked[i]) {
             status =
                 gw_cuda_elapsed(at, x->lane.marks[2 * i], x->lane.marks[2 * i + 1], &seconds, why);
         }
@@ -413,19 +450,19 @@ static gw_status take(gw_exchange *x, gw_why *why)
         } else {
             x->stats.decode_seconds += seconds;
         }
-        if (status == GW_OK && x->stay.move[i]) {
+        if (status == GW_OK && x->stay->move[i]) {
             status = take_coding(x, i, why);
         }
     }
-    if (x->stay.finished) {
-        x->stats.finite = x->stay.result_here[x->stay.results - 1].non_finite == 0;
+    if (x->stay->finished) {
+        x->stats.finite = x->stay->result_here[x->stay->results - 1].non_finite == 0;
     }
     return status;
 }
 
 gw_status gw_stay_settle(gw_exchange *x, int *done, gw_why *why)
 {
-    gw_staying *s = &x->stay;
+    gw_staying *s = x->stay;
     if (s->state == GW_RESULTS_DUE) {
         const gw_status status = gw_there_begin(x, why);
         *done = 0;
