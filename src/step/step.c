@@ -2,7 +2,6 @@
 #define _POSIX_C_SOURCE 200809L
 #include "step/step.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -290,7 +289,6 @@ gw_status gw_step_add(gw_step *s, const char *name, const uint64_t *dims, size_t
     }
     memcpy(l.name, name, strlen(name) + 1);
     (void)gw_step_usual(s, NULL, &l.route, NULL);
-    l.stats.rel_error = (double)NAN;
     l.stats.step = UINT64_MAX;
     s->agreed = 0;
     free(s->order); /* it was of fewer layers */

@@ -137,12 +137,6 @@ struct gw_step {
     int held;                    /* exchanges begin when all layers are posted; guarded */
     uint32_t bad_layers;         /* of the last step: that arrived non-finite */
     gw_comm *side;               /* adapt's own group */
-    struct {                     /* for rel_error */
-        float *values, *input;   /* input: of gradients on a device */
-        uint8_t *payload;
-        gw_workspace workspace;
-        size_t payload_bytes;
-    } trial;
     gw_step_device device;
     gw_step_verify_state verify;
 
@@ -238,9 +232,6 @@ gw_status gw_task_open_layer(gw_step *s, const gw_step_lane *lane, uint32_t laye
 void *gw_task_behind(void *values, gw_dtype dtype, uint64_t elements);
 void gw_task_close_layer(gw_step *s, uint32_t layer);
 void gw_task_add_stats(gw_layer_stats *to, const gw_exchange_stats *from);
-/* Coding these numbers once, with the random numbers of `layer`, and how far they moved; NaN: not to be had. */
-double gw_task_rel_error(gw_step *s, const gw_step_lane *lane, uint32_t layer,
-                         const gw_params *params, float *values, uint64_t elements);
 
 /* ---- running hashes ---- */
 
