@@ -1,5 +1,6 @@
 /* The NCCL backend: groups, their faults, and the table's functions. */
 #define _POSIX_C_SOURCE 200809L
+#include "base/clock.h"
 #include "base/why.h"
 #include "comm/nccl_job.h"
 #include "comm/operations.h"
@@ -173,18 +174,11 @@ static gw_status after(gw_comm *comm, void *stream, gw_why *why)
 
 /* ---- groups ---- */
 
-static double seconds_now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Until NCCL has done with `group` what it was told, by asking `end`'s job how long. */
 static gw_status wait_for(gw_nccl_end *end, gw_nccl_group group, const char *what, gw_why *why)
 {
     gw_nccl_job *job = end->job;
-    const double begun = seconds_now();
+    const double begun = gw_clock();
     for (;;) {
         int state = 0;
         const int code = job->nccl->ncclCommGetAsyncError(group, &state);
@@ -194,7 +188,7 @@ static gw_status wait_for(gw_nccl_end *end, gw_nccl_group group, const char *wha
         if (state == 0) {
             return GW_OK;
         }
-        if (job->timeout_seconds > 0 && seconds_now() - begun > job->timeout_seconds) {
+        if (job->timeout_seconds > 0 && gw_clock() - begun > job->timeout_seconds) {
             return gw_nccl_lost(job, GW_ERR_TIMEOUT, why,
                                 "%s: rank %u waited %.3g s for the others", what, job->rank,
                                 job->timeout_seconds);

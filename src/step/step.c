@@ -8,13 +8,6 @@
 
 enum { DEFAULT_LANES = 6, DEFAULT_TIMEOUT = 300 };
 
-double gw_step_now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 gw_status gw_step_failure(gw_step *s, gw_why *why)
 {
     if (s == NULL) {
