@@ -11,12 +11,8 @@
 
 static const char *const JOBS[] = {"bert-base.json", "gpt2.json",  "lstm-lm.json",
                                    "resnet50.json",  "vgg16.json", "vit_b_16.json"};
-static const char *const CLUSTERS[] = {"espresso-nvlink-100g.json",
-                                       "espresso-pcie-25g.json",
-                                       "h200-100g.json",
-                                       "h200-400g.json",
-                                       "office-1g.json",
-                                       "wan-100m.json"};
+static const char *const CLUSTERS[] = {"espresso-nvlink-100g.json", "espresso-pcie-25g.json",
+                                       "h200-100g.json", "office-1g.json", "wan-100m.json"};
 enum { N_JOBS = sizeof JOBS / sizeof JOBS[0], N_CLUSTERS = sizeof CLUSTERS / sizeof CLUSTERS[0] };
 
 static double seconds(void)

@@ -1,6 +1,6 @@
 # When a test runs, and for how long at the most. `make check` runs what stands in neither list, `make test` what is slow
 # too, `make test-all` the rest: what needs another compiler, emulator, MPI or browser.
-set(slow codec/conformance codec/large codec/random_cases codec/sum coll/routes-all coll/seals cli/profile_cuda control/auto cuda/same-bytes
+set(slow codec/added codec/conformance codec/large codec/random_cases codec/sum coll/routes-all coll/seals cli/profile_cuda control/auto cuda/same-bytes
   house/controls house/install plan/search-all step/device step/device-nccl step/killed
   oracle/.* python/.* trainer/train-.*)
 set(all cli/report-browser comm/mpi-.* coll/engines-.* cross/same-bytes house/paste house/subset house/tidy)

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# examples/clusters/h200-*.json as measured: bench/cuda/clusters.sh [build|measure [--force]]; without a word both.
+# examples/clusters/h200-100g.json as measured: bench/cuda/clusters.sh [build|measure [--force]]; without a word both.
 # `build` needs compilers (and bench/cuda/run.sh build), `measure` only what build left in $BUILD (build/bench-cuda), so that the two
 # may be on different machines. Nodes and links are those of the files in $CLUSTERS (examples/clusters): nobody measured them. The new files go
 # to $OUT (build/bench-cuda/out); copy them to examples/clusters. A minute and a half.
@@ -40,13 +40,13 @@ import sys
 out, clusters, machine = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), sys.argv[3]
 measured = json.loads((out / "measured.json").read_text())
 LINKS = ("nodes", "intra", "inter", "collectives", "cluster")
-for name in ("h200-100g", "h200-400g"):
-    said = json.loads((clusters / f"{name}.json").read_text())
-    new = dict(measured, name=name, nodes=said["nodes"], ranks_per_node=said["ranks_per_node"], intra=said["intra"], inter=said["inter"])
-    words = [s for s in measured["sources"] if not s["what"].startswith(LINKS)]
-    words += [s for s in said["sources"] if s["what"].startswith(LINKS[:4])]
-    new["sources"] = [{"what": "machine", "how": f"measured on one: {machine}"}] + words
-    new.pop("collectives")
-    (out / f"{name}.json").write_text(json.dumps(new, indent=1) + "\n")
-    print(f"{out / name}.json")
+name = "h200-100g"
+said = json.loads((clusters / f"{name}.json").read_text())
+new = dict(measured, name=name, nodes=said["nodes"], ranks_per_node=said["ranks_per_node"], intra=said["intra"], inter=said["inter"])
+words = [s for s in measured["sources"] if not s["what"].startswith(LINKS)]
+words += [s for s in said["sources"] if s["what"].startswith(LINKS[:4])]
+new["sources"] = [{"what": "machine", "how": f"measured on one: {machine}"}] + words
+new.pop("collectives")
+(out / f"{name}.json").write_text(json.dumps(new, indent=1) + "\n")
+print(f"{out / name}.json")
 P

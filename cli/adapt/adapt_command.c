@@ -4,10 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/commands.h"
 #include "cli/say.h"
+#include "cli/seconds.h"
 
 typedef struct values {
     gw_cli_texts families, pins, groups;
@@ -73,13 +73,6 @@ typedef struct job {
     double alpha;
     gw_adapt_layer *problem;
 } job;
-
-static double now_ms(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
 
 /* ---- what is asked ---- */
 
@@ -219,7 +212,7 @@ static bool choose(job *j)
     if (!fine) {
         gw_cli_out_of_memory();
     }
-    const double begin = now_ms();
+    const double begin = gw_cli_now();
     if (fine) {
         status = gw_adapt_choose(&problem, (gw_workspace){memory, bytes}, &choice, &why);
     }
@@ -228,8 +221,10 @@ static bool choose(job *j)
         fine = false;
     }
     const gw_cli_adapted result = {
-        j->levels.layers, j->levels.n_layers, j->levels.n_ranks,   &choice,          j->v->uniform,
-        j->v->metric,     j->alpha,           j->levels.tables_ms, now_ms() - begin, j->v->header};
+        j->levels.layers, j->levels.n_layers,  j->levels.n_ranks,
+        &choice,          j->v->uniform,       j->v->metric,
+        j->alpha,         j->levels.tables_ms, 1e3 * (gw_cli_now() - begin),
+        j->v->header};
     fine = fine && gw_cli_adapted_print(j->args, &result);
     free(choice.levels);
     free(memory);

@@ -4,17 +4,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/exec.h"
 #include "cli/say.h"
-
-static double now_ms(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
+#include "cli/seconds.h"
 
 /* ---- what is asked ---- */
 
@@ -191,7 +184,7 @@ static bool prepare_layer(gw_cli_levels *l, gw_cli_layer *layer)
 static bool measure(gw_cli_levels *l)
 {
     double errors[GW_ADAPT_MOST_LEVELS];
-    const double begin = now_ms();
+    const double begin = gw_cli_now();
     for (size_t t = 0; t < l->tensors.n; t++) {
         const gw_cli_tensor *tensor = &l->tensors.items[t];
         const char *name = layer_name(tensor->name);
@@ -210,7 +203,7 @@ static bool measure(gw_cli_levels *l)
             layer->errors[i] += errors[i] / (double)l->n_ranks;
         }
     }
-    l->tables_ms = now_ms() - begin;
+    l->tables_ms = 1e3 * (gw_cli_now() - begin);
     return true;
 }
 

@@ -9,11 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/measure/generate.h"
 #include "cli/measure/large_buffers.h"
 #include "cli/say.h"
+#include "cli/seconds.h"
 
 enum { BLOCK = 1 << 16, TRIAL = 1 << 20 };
 static const double TIMEOUT = 120; /* seconds */
@@ -43,13 +43,6 @@ typedef struct seat {
     lane lanes[GW_CLI_RACE_MAX];
     record *records; /* of all ranks */
 } seat;
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static bool fine(const seat *s, gw_status status, const gw_why *why)
 {
@@ -295,21 +288,21 @@ static bool sum_up(seat *s, lane *l, record *own)
     gw_layer_stats stats = {0};
     const gw_tensor t = {s->work.data, s->race->elements, GW_F32};
     if (!l->step) {
-        const double begin = now();
+        const double begin = gw_cli_now();
         if (!s->race->engine->allreduce(s->work.data, s->race->elements)) {
             gw_cli_error("rank %u: %s's own allreduce failed", s->comm->rank,
                          s->race->engine->name);
             return false;
         }
-        own->seconds = now() - begin;
+        own->seconds = gw_cli_now() - begin;
         return true;
     }
-    const double begin = now();
+    const double begin = gw_cli_now();
     gw_status status = gw_step_post(l->step, 0, &t, &why);
     if (status == GW_OK) {
         status = gw_step_wait(l->step, NULL, &why);
     }
-    own->seconds = now() - begin;
+    own->seconds = gw_cli_now() - begin;
     (void)gw_step_stats(l->step, 0, &stats);
     own->encode = stats.encode_seconds;
     own->decode = stats.decode_seconds;

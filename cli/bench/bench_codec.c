@@ -23,6 +23,7 @@
 #include "cli/measure/meter.h"
 #include "cli/options.h"
 #include "cli/say.h"
+#include "cli/seconds.h"
 #include "cli/table.h"
 
 enum { MAX_SPECS = 32, MAX_ROUNDS = 101, N_BUFFERS = 5 };

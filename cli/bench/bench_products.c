@@ -1,5 +1,6 @@
 /* What low rank is timed beside: its two products, through CBLAS, and nothing else. */
 #include "cli/bench/bench_reference.h"
+#include "cli/seconds.h"
 
 #ifdef GW_HAVE_CBLAS
 #    include <cblas.h>

@@ -3,16 +3,10 @@
 
 #include <pthread.h>
 #include <string.h>
-#include <time.h>
 
 #include <gradwire/gradwire.h>
 
-double gw_cli_now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
+#include "cli/seconds.h"
 
 typedef struct span {
     float *d;

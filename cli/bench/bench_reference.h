@@ -5,8 +5,6 @@
 #include <stddef.h>
 #include <stdint.h>
 
-double gw_cli_now(void); /* seconds */
-
 typedef enum gw_cli_reference { GW_CLI_COPY, GW_CLI_ADD, GW_CLI_SUM } gw_cli_reference;
 
 /* Seconds of d = s, d += s or d = s + t, on threads, the mean of `inner` times. */

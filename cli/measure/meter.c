@@ -4,7 +4,8 @@
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
-#include <time.h>
+
+#include "cli/seconds.h"
 
 enum { TRIES = 3, LEAST_SAMPLES = 5, TIMEOUT = 60 /* s that ranks wait for one another */ };
 static const double SHORTEST =
@@ -22,10 +23,8 @@ gw_status gw_cli_measure_fail(gw_why *why, gw_status status, const char *format,
 
 double gw_cli_meter_now(void *unused)
 {
-    struct timespec t;
     (void)unused;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+    return gw_cli_now();
 }
 
 static gw_status finish(gw_comm *comm, gw_request request, gw_why *why)

@@ -4,7 +4,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/adapt/layer_levels.h"
 #include "cli/json_out.h"
@@ -12,13 +11,7 @@
 #include "cli/plan/plan_text.h"
 #include "cli/plan/planfile.h"
 #include "cli/say.h"
-
-static double now_ms(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return 1e3 * (double)t.tv_sec + 1e-6 * (double)t.tv_nsec;
-}
+#include "cli/seconds.h"
 
 /* ---- from the file to the job ---- */
 
@@ -103,13 +96,13 @@ static bool choose(const gw_cli_args *args, const gw_cli_budget_args *wanted,
                                       .no_fusion = like->no_fusion,
                                       .one_channel = like->one_channel};
     bool fine = match(args, wanted, levels, scene, tensors);
-    const double begin = now_ms();
+    const double begin = gw_cli_now();
     if (fine && gw_joint_create(job, &scene->cluster.cluster, &request, plan, &out->report, &why) !=
                     GW_OK) {
         gw_cli_error("%s: %s", args->words[0], why.text);
         fine = false;
     }
-    out->select_ms = now_ms() - begin;
+    out->select_ms = 1e3 * (gw_cli_now() - begin);
     free(tensors);
     return fine;
 }

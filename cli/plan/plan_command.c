@@ -2,7 +2,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <gradwire/gradwire.h>
 
@@ -14,6 +13,7 @@
 #include "cli/plan/planfile.h"
 #include "cli/routes/routes.h"
 #include "cli/say.h"
+#include "cli/seconds.h"
 
 typedef struct values {
     gw_cli_scene_args scene;
@@ -68,13 +68,6 @@ static const gw_cli_page PAGE = {
     .options = OPTIONS,
     .n_options = sizeof OPTIONS / sizeof OPTIONS[0],
 };
-
-static double now_ms(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
-}
 
 /* NULL: said, and *status is set. malloc'd. */
 static gw_route *forbidden_routes(const gw_cli_texts *texts, int *status)
@@ -134,12 +127,13 @@ static int choose(const gw_cli_args *args, const values *v, const gw_plan_reques
                    ? status
                    : GW_CLI_FAILED;
     }
-    const double before = now_ms();
+    const double before = gw_cli_now();
     if (gw_plan_create(&scene->job.job, &scene->cluster.cluster, request, plan, &why) != GW_OK) {
         gw_cli_error("%s: %s", args->words[0], why.text);
         return GW_CLI_FAILED;
     }
-    return print(args, v, scene, request, *plan, now_ms() - before) ? GW_CLI_GO_ON : GW_CLI_FAILED;
+    return print(args, v, scene, request, *plan, 1e3 * (gw_cli_now() - before)) ? GW_CLI_GO_ON
+                                                                                : GW_CLI_FAILED;
 }
 
 static int run(const gw_cli_args *args, const values *v, const gw_plan_request *request,

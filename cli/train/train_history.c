@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
+#include "cli/seconds.h"
 #include "cli/train/train_files.h"
 
 enum { MANY = 256, SECONDS = 5 };
@@ -159,11 +159,10 @@ gw_status gw_cli_history_append(gw_cli_run *run, bool durable, gw_why *why)
 
 gw_status gw_cli_history_step(gw_cli_run *run, gw_why *why)
 {
-    struct timespec now;
-    (void)clock_gettime(CLOCK_MONOTONIC, &now);
-    if (run->n_steps - run->written.steps < MANY && now.tv_sec - run->appended < SECONDS) {
+    const double now = gw_cli_now();
+    if (run->n_steps - run->written.steps < MANY && now - run->appended < SECONDS) {
         return GW_OK;
     }
-    run->appended = now.tv_sec;
+    run->appended = now;
     return gw_cli_history_append(run, false, why);
 }

@@ -5,9 +5,9 @@
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "cli/say.h"
+#include "cli/seconds.h"
 #include "cli/train/train_auto.h"
 #include "cli/train/train_files.h"
 #include "cli/train/train_progress.h"
@@ -162,13 +162,6 @@ void gw_cli_metrics_print(const gw_cli_run *run, FILE *to)
 
 /* ---- the file ---- */
 
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* A reader never sees half of it. It need not outlive a crash of the machine. */
 static gw_status replace(const gw_cli_metrics *m, const gw_cli_run *run, gw_why *why)
 {
@@ -196,7 +189,7 @@ void gw_cli_metrics_write(gw_cli_metrics *m, const gw_cli_run *run)
     if (!m->path) {
         return;
     }
-    m->written = now();
+    m->written = gw_cli_now();
     if (replace(m, run, &why) != GW_OK && !m->warned) {
         gw_cli_error("train: %s; training goes on", why.text);
         m->warned = true;
@@ -205,7 +198,7 @@ void gw_cli_metrics_write(gw_cli_metrics *m, const gw_cli_run *run)
 
 void gw_cli_metrics_step(gw_cli_metrics *m, const gw_cli_run *run)
 {
-    if (m->path && run->done.steps % STEPS_APART == 0 && now() - m->written >= PAUSE) {
+    if (m->path && run->done.steps % STEPS_APART == 0 && gw_cli_now() - m->written >= PAUSE) {
         gw_cli_metrics_write(m, run);
     }
 }

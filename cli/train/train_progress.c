@@ -9,16 +9,10 @@
 #include <unistd.h>
 
 #include "cli/measure/compression.h"
+#include "cli/seconds.h"
 
 enum { LINES = 20 /* of a run whose talk goes to a file */ };
 static const double PAUSE = 0.1; /* seconds between lines on a terminal */
-
-static double now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 bool gw_cli_run_is_text(const gw_cli_run *run)
 {
@@ -27,7 +21,7 @@ bool gw_cli_run_is_text(const gw_cli_run *run)
 
 void gw_cli_progress_begin(gw_cli_progress *p, const gw_cli_run *run)
 {
-    p->begun = now();
+    p->begun = gw_cli_now();
     p->printed = 0;
     p->first = run->done.steps;
 }
@@ -59,7 +53,7 @@ static void say(const gw_cli_progress *p, const char *line)
 void gw_cli_progress_step(gw_cli_progress *p, const gw_cli_run *run)
 {
     const uint64_t done = run->done.steps, all = run->config.steps;
-    const double time = now();
+    const double time = gw_cli_now();
     const uint64_t apart = (all + LINES - 1) / LINES;
     const bool due = p->terminal ? time - p->printed >= PAUSE : done % apart == 0;
     if (!p->on || done == 0 || !due) {

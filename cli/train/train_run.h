@@ -96,8 +96,8 @@ typedef struct gw_cli_run {
     size_t n_watch;
     gw_cli_run_totals done;
     gw_cli_run_written written;
-    bool history;     /* history.jsonl holds what was written: it has begun */
-    int64_t appended; /* seconds of the clock when history.jsonl was last appended to */
+    bool history;    /* history.jsonl holds what was written: it has begun */
+    double appended; /* gw_cli_now() when history.jsonl was last appended to */
     uint64_t forgotten[GW_CLI_AUTO_REASONS]; /* decisions that are no longer in memory, by reason */
     gw_run_file *read;                       /* words of a run that was read lie in it */
 } gw_cli_run;

@@ -123,7 +123,7 @@ static bool make_room(gw_cli_sampler *s, const gw_params *params, size_t count)
     return s->payload_bytes >= payload && s->workspace_bytes >= workspace;
 }
 
-/* Of coding the tensor once, as gw_layer_stats.rel_error is; NaN: cannot be said. */
+/* Of coding the tensor once, without its residual; NaN: unknown. */
 static double rel_error(gw_cli_sampler *s, const gw_params *params, const gw_stream *stream,
                         const float *x, size_t count)
 {

@@ -19,7 +19,7 @@ typedef struct gw_comm gw_comm;
 typedef void *gw_request;
 
 enum {
-    /* Its own allreduce and reduce_scatter leave the same bits on all ranks, every time. */
+    /* Its own allreduce leaves the same bits on all ranks, every time. */
     GW_COMM_SAME_BITS = 1,
     /* Its buffers are a device's. The host can then not read a length without waiting for the device, so none
      * are exchanged first: payloads travel at their cap. */
@@ -56,18 +56,10 @@ typedef struct gw_comm_table {
     void (*abort)(gw_comm *comm, const char *reason);
     void (*close)(gw_comm *comm);
 
-    /* Optional; NULL is composed of the above, in rank order. fp32 sums. Today only allreduce is called, and
-     * only with GW_COMM_SAME_BITS; the others are composed whether they are there or not, and so are sums of 16-bit numbers. */
+    /* Optional; NULL: sums are composed of the above, in rank order. Sums fp32 numbers in place. Called only with
+     * GW_COMM_SAME_BITS; sums of 16-bit numbers are always composed. */
     gw_status (*allreduce)(gw_comm *comm, float *values, size_t count, gw_request *request,
                            gw_why *why);
-    gw_status (*reduce)(gw_comm *comm, float *values, size_t count, uint32_t root,
-                        gw_request *request, gw_why *why); /* only the root's values change */
-    /* counts[i] numbers of `values`, one after the other, are member i's; its sum lands in `mine` */
-    gw_status (*reduce_scatter)(gw_comm *comm, const float *values, const size_t *counts,
-                                float *mine, gw_request *request, gw_why *why);
-    gw_status (*gatherv)(gw_comm *comm, const void *send, size_t bytes, void *receive,
-                         const size_t *sizes, const size_t *offsets, uint32_t root,
-                         gw_request *request, gw_why *why);
 
     /* Optional: what the operation still waits for, with the ranks as far as they are known: "operation 7 (alltoallv): not
      * received from rank 2". */

@@ -38,9 +38,8 @@ typedef struct gw_step_config {
     uint32_t lanes;   /* exchanges under way at once; 0: 6 */
     unsigned threads; /* for coding; 0: 1 */
     gw_isa isa;
-    int own_thread;    /* 1: exchanges run on a thread of their own, beside backward; 0: in wait */
-    int sum;           /* 1: gradients become the sum, not the mean */
-    int measure_error; /* 1: gw_layer_stats.rel_error, at the price of another coding */
+    int own_thread; /* 1: exchanges run on a thread of their own, beside backward; 0: in wait */
+    int sum;        /* 1: gradients become the sum, not the mean */
     /* 1: a step in which any layer arrived non-finite never happened to any residual. For callers that then skip all
      * of it, as loss scalers do; 0: only to those layers'. */
     int all_or_nothing;
@@ -141,9 +140,8 @@ typedef struct gw_layer_stats {
      * network card once; ranks of a node share that as they share what the layer's route sends to other nodes. */
     uint64_t dense_bytes_sent[GW_LINKS];
     uint64_t payload_bytes;
-    double rel_error; /* of coding this rank's gradient once, without residual; NaN: not measured */
     uint64_t non_finite; /* in this rank's own gradient, as far as a codec saw it */
-    int fused; /* it goes with others: bytes, times and error of all of them stand at the first on the wire */
+    int fused; /* it goes with others: bytes and times of all of them stand at the first on the wire */
     uint32_t coded_on;   /* gw_device of its codings; 0: it is not coded */
     double copy_seconds; /* gradients between device and host */
 } gw_layer_stats;

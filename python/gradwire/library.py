@@ -49,7 +49,7 @@ class Place(Structure):
 class StepConfig(Structure):
     _fields_ = [("comm", c_void_p), ("seed", c_uint64), ("piece", c_uint64), ("fuse_below", c_uint64),
                 ("timeout", c_double), ("node_of", POINTER(c_uint32)), ("ranks_per_node", c_uint32), ("lanes", c_uint32), ("threads", c_uint32),
-                ("isa", c_int), ("own_thread", c_int), ("sum", c_int), ("measure_error", c_int),
+                ("isa", c_int), ("own_thread", c_int), ("sum", c_int),
                 ("all_or_nothing", c_int), ("sharded", c_int), ("place", Place), ("device_comm", c_void_p),
                 ("verify_every", c_uint32)]
 
@@ -74,7 +74,7 @@ class StepResult(Structure):
 class LayerStats(Structure):
     _fields_ = [("step", c_uint64), ("posted", c_double), ("begun", c_double), ("arrived", c_double),
                 ("encode_seconds", c_double), ("decode_seconds", c_double), ("bytes_sent", c_uint64 * 2),
-                ("dense_bytes_sent", c_uint64 * 2), ("payload_bytes", c_uint64), ("rel_error", c_double),
+                ("dense_bytes_sent", c_uint64 * 2), ("payload_bytes", c_uint64),
                 ("non_finite", c_uint64), ("fused", c_int), ("coded_on", c_uint32), ("copy_seconds", c_double)]
 
 

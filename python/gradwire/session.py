@@ -69,7 +69,7 @@ def _value_or_raise(completed):
 class Session:
     """Layers are told apart by number: their place in `layers`, which is the order of the wire at first."""
 
-    def __init__(self, layers, group, *, seed, timeout, lanes, threads, piece, fuse_below, scaler=None, measure_error=False,
+    def __init__(self, layers, group, *, seed, timeout, lanes, threads, piece, fuse_below, scaler=None,
                  sharded=False, total=False, verify_every=0, carrier=None, device=None, chooser=None, spec=None, payloads="host",
                  node=None, wire=None, warmup=None, all_or_nothing=False):
         self.layers, self.scaler, self.totals = layers, scaler, Totals()
@@ -93,7 +93,7 @@ class Session:
         threads = threads or spare_threads(list(nodes).count(nodes[self.rank]))
         config = StepConfig(comm=self._carrier.comm, seed=seed, piece=piece, fuse_below=fuse_below,
                             timeout=timeout.total_seconds(), node_of=nodes, lanes=lanes, threads=threads,
-                            own_thread=1, sum=int(total), measure_error=int(measure_error),
+                            own_thread=1, sum=int(total),
                             all_or_nothing=int(all_or_nothing or scaler is not None), sharded=int(sharded), verify_every=verify_every)
         if device is not None and device.cuda is not None:
             config.place = Place(device.cuda, device.index)

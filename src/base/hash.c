@@ -20,3 +20,14 @@ uint64_t gw_hash(const void *bytes, size_t size, uint64_t seed)
 #endif
     return XXH3_64bits_withSeed(bytes, size, seed);
 }
+
+uint64_t gw_hash_around(const uint8_t *bytes, size_t size, size_t at)
+{
+    static const uint8_t zero[8] = {0};
+    XXH3_state_t state;
+    XXH3_64bits_reset(&state);
+    XXH3_64bits_update(&state, bytes, at);
+    XXH3_64bits_update(&state, zero, sizeof zero);
+    XXH3_64bits_update(&state, bytes + at + sizeof zero, size - at - sizeof zero);
+    return XXH3_64bits_digest(&state);
+}

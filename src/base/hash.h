@@ -8,7 +8,9 @@
 #include <stdint.h>
 
 uint64_t gw_hash(const void *bytes, size_t size, uint64_t seed);
-/* The same by wider loops. */
+/* Of all bytes, seed 0, the eight at `at` taken as zero: where the hash itself stands. */
+uint64_t gw_hash_around(const uint8_t *bytes, size_t size, size_t at);
+/* gw_hash by wider loops. */
 uint64_t gw_hash_avx2(const void *bytes, size_t size, uint64_t seed);
 uint64_t gw_hash_avx512(const void *bytes, size_t size, uint64_t seed);
 

@@ -2,7 +2,7 @@
 #define _POSIX_C_SOURCE 200809L
 #include "base/priority.h"
 #include "base/why.h"
-#include "comm/pieces.h"
+#include "comm/operations.h"
 
 #include <gradwire/hosted.h>
 
@@ -113,7 +113,7 @@ static gw_status failure(gw_hosted *job, gw_why *why)
     return status;
 }
 
-/* Every post begins here. NULL: *status says why. */
+/* NULL: *status says why. */
 static hosted_operation *take_idle(gw_comm *comm, gw_operation operation, gw_status *status,
                                    gw_why *why)
 {
@@ -161,12 +161,8 @@ static void add_message(hosted_operation *op, uint32_t member, int incoming)
 }
 
 /* Into the queue, unless there is nothing to carry. */
-static gw_status begin(hosted_operation *op, gw_status pieces, gw_request *request)
+static void begin(hosted_operation *op)
 {
-    if (pieces != GW_OK) {
-        give_idle(op);
-        return pieces;
-    }
     gw_hosted *job = op->end->job;
     const uint32_t own = op->end->comm.rank, ranks = op->end->comm.ranks;
     for (uint32_t i = 1; i < ranks; i++) {
@@ -179,7 +175,6 @@ static gw_status begin(hosted_operation *op, gw_status pieces, gw_request *reque
     if (mine->sent != 0 && mine->from != mine->to) {
         memmove(mine->to, mine->from, mine->sent);
     }
-    *request = op;
     (void)pthread_mutex_lock(&job->lock);
     op->done = op->n_messages == 0;
     if (!op->done) {
@@ -192,59 +187,25 @@ static gw_status begin(hosted_operation *op, gw_status pieces, gw_request *reque
         (void)pthread_cond_signal(&job->posted);
     }
     (void)pthread_mutex_unlock(&job->lock);
-    return GW_OK;
 }
 
 /* ---- the table ---- */
 
-static gw_status allgatherv(gw_comm *comm, const void *send, size_t bytes, void *receive,
-                            const size_t *sizes, const size_t *offsets, gw_request *request,
-                            gw_why *why)
+static gw_status post(gw_comm *comm, const gw_call *call, gw_request *request, gw_why *why)
 {
     gw_status status = GW_OK;
-    hosted_operation *op = take_idle(comm, GW_ALLGATHERV, &status, why);
+    hosted_operation *op = take_idle(comm, call->operation, &status, why);
     if (op == NULL) {
         return status;
     }
-    status = gw_pieces_allgatherv(op->pieces, comm, send, bytes, receive, sizes, offsets, why);
-    return begin(op, status, request);
-}
-
-static gw_status alltoallv(gw_comm *comm, const void *send, const size_t *send_sizes,
-                           const size_t *send_offsets, void *receive, const size_t *receive_sizes,
-                           const size_t *receive_offsets, gw_request *request, gw_why *why)
-{
-    gw_status status = GW_OK;
-    hosted_operation *op = take_idle(comm, GW_ALLTOALLV, &status, why);
-    if (op == NULL) {
+    status = gw_call_pieces(call, comm, op->pieces, why);
+    if (status != GW_OK) {
+        give_idle(op);
         return status;
     }
-    status = gw_pieces_alltoallv(op->pieces, comm, send, send_sizes, send_offsets, receive,
-                                 receive_sizes, receive_offsets, why);
-    return begin(op, status, request);
-}
-
-static gw_status broadcast(gw_comm *comm, void *buffer, size_t bytes, uint32_t root,
-                           gw_request *request, gw_why *why)
-{
-    gw_status status = GW_OK;
-    hosted_operation *op = take_idle(comm, GW_BROADCAST, &status, why);
-    if (op == NULL) {
-        return status;
-    }
-    status = gw_pieces_broadcast(op->pieces, comm, buffer, bytes, root, why);
-    return begin(op, status, request);
-}
-
-static gw_status barrier(gw_comm *comm, gw_request *request, gw_why *why)
-{
-    gw_status status = GW_OK;
-    hosted_operation *op = take_idle(comm, GW_BARRIER, &status, why);
-    if (op == NULL) {
-        return status;
-    }
-    gw_pieces_barrier(op->pieces, comm);
-    return begin(op, GW_OK, request);
+    *request = op;
+    begin(op);
+    return GW_OK;
 }
 
 static gw_status test(gw_comm *comm, gw_request request, int *done, gw_why *why)

@@ -1,82 +1,28 @@
 /* The MPI backend: groups, and the table's functions. */
 #include "base/why.h"
 #include "comm/mpi_job.h"
+#include "comm/operations.h"
 
 #include <stdlib.h>
 
-static gw_status begin(gw_mpi_operation *op, gw_status pieces, gw_request *request, gw_why *why)
+static gw_status post(gw_comm *comm, const gw_call *call, gw_request *request, gw_why *why)
 {
-    if (pieces != GW_OK) {
+    gw_mpi_end *end = (gw_mpi_end *)comm;
+    gw_status status = gw_mpi_listen(end->job, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    gw_mpi_operation *op = gw_mpi_operation_take(end, call->operation);
+    if (op == NULL) {
+        return GW_FAIL(why, GW_ERR_MEMORY, "no memory for an operation");
+    }
+    status = gw_call_pieces(call, comm, op->pieces, why);
+    if (status != GW_OK) {
         gw_mpi_operation_give(op);
-        return pieces;
+        return status;
     }
     *request = op;
     return gw_mpi_operation_begin(op, why);
-}
-
-/* Every post begins here. NULL: *status says why. */
-static gw_mpi_operation *take(gw_comm *comm, gw_operation operation, gw_status *status, gw_why *why)
-{
-    gw_mpi_end *end = (gw_mpi_end *)comm;
-    *status = gw_mpi_listen(end->job, why);
-    if (*status != GW_OK) {
-        return NULL;
-    }
-    gw_mpi_operation *op = gw_mpi_operation_take(end, operation);
-    if (op == NULL) {
-        *status = GW_FAIL(why, GW_ERR_MEMORY, "no memory for an operation");
-    }
-    return op;
-}
-
-static gw_status allgatherv(gw_comm *comm, const void *send, size_t bytes, void *receive,
-                            const size_t *sizes, const size_t *offsets, gw_request *request,
-                            gw_why *why)
-{
-    gw_status status = GW_OK;
-    gw_mpi_operation *op = take(comm, GW_ALLGATHERV, &status, why);
-    if (op == NULL) {
-        return status;
-    }
-    status = gw_pieces_allgatherv(op->pieces, comm, send, bytes, receive, sizes, offsets, why);
-    return begin(op, status, request, why);
-}
-
-static gw_status alltoallv(gw_comm *comm, const void *send, const size_t *send_sizes,
-                           const size_t *send_offsets, void *receive, const size_t *receive_sizes,
-                           const size_t *receive_offsets, gw_request *request, gw_why *why)
-{
-    gw_status status = GW_OK;
-    gw_mpi_operation *op = take(comm, GW_ALLTOALLV, &status, why);
-    if (op == NULL) {
-        return status;
-    }
-    status = gw_pieces_alltoallv(op->pieces, comm, send, send_sizes, send_offsets, receive,
-                                 receive_sizes, receive_offsets, why);
-    return begin(op, status, request, why);
-}
-
-static gw_status broadcast(gw_comm *comm, void *buffer, size_t bytes, uint32_t root,
-                           gw_request *request, gw_why *why)
-{
-    gw_status status = GW_OK;
-    gw_mpi_operation *op = take(comm, GW_BROADCAST, &status, why);
-    if (op == NULL) {
-        return status;
-    }
-    status = gw_pieces_broadcast(op->pieces, comm, buffer, bytes, root, why);
-    return begin(op, status, request, why);
-}
-
-static gw_status barrier(gw_comm *comm, gw_request *request, gw_why *why)
-{
-    gw_status status = GW_OK;
-    gw_mpi_operation *op = take(comm, GW_BARRIER, &status, why);
-    if (op == NULL) {
-        return status;
-    }
-    gw_pieces_barrier(op->pieces, comm);
-    return begin(op, GW_OK, request, why);
 }
 
 static gw_status test(gw_comm *comm, gw_request request, int *done, gw_why *why)

@@ -1,6 +1,7 @@
 /* Faults of the MPI backend: MPI's errors in words, and word of an abort, as a message that test() looks out
  * for. */
 #define _POSIX_C_SOURCE 200809L
+#include "base/clock.h"
 #include "base/why.h"
 #include "comm/mpi_job.h"
 
@@ -107,17 +108,10 @@ void gw_mpi_tell(gw_mpi_job *job, const char *reason)
     }
 }
 
-static double seconds_now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 void gw_mpi_end_all(gw_mpi_job *job)
 {
     const struct timespec pause = {0, 1000 * 1000};
-    const double begun = seconds_now();
+    const double begun = gw_clock();
     int left = job->ranks - 1, first = job->rank == 0, code = MPI_SUCCESS;
     for (int i = 0; i < job->ranks; i++) {
         MPI_Request request; /* never waited for: the job ends */
@@ -127,7 +121,7 @@ void gw_mpi_end_all(gw_mpi_job *job)
         }
     }
     while (left > 0 && code == MPI_SUCCESS &&
-           seconds_now() - begun < (first ? PATIENCE : PATIENCE_FIRST)) {
+           gw_clock() - begun < (first ? PATIENCE : PATIENCE_FIRST)) {
         int there = 0;
         MPI_Status status;
         code = MPI_Iprobe(MPI_ANY_SOURCE, FAREWELL, job->comm, &there, &status);

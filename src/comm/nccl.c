@@ -1,7 +1,9 @@
 /* The NCCL backend: groups, their faults, and the table's functions. */
 #define _POSIX_C_SOURCE 200809L
+#include "base/clock.h"
 #include "base/why.h"
 #include "comm/nccl_job.h"
+#include "comm/operations.h"
 
 #include <limits.h>
 #include <stdarg.h>
@@ -98,112 +100,40 @@ static gw_status begin(gw_nccl_operation *op, gw_status arguments, gw_request *r
     return gw_nccl_leave(job, gw_nccl_operation_begin(op, why));
 }
 
-static gw_status allgatherv(gw_comm *comm, const void *send, size_t bytes, void *receive,
-                            const size_t *sizes, const size_t *offsets, gw_request *request,
-                            gw_why *why)
+/* A broadcast and a barrier are calls of NCCL's, on one buffer that all have. */
+static gw_status post(gw_comm *comm, const gw_call *call, gw_request *request, gw_why *why)
 {
     gw_status status = GW_OK;
-    gw_nccl_operation *op = take(comm, GW_ALLGATHERV, &status, why);
+    gw_nccl_operation *op = take(comm, call->operation, &status, why);
     if (op == NULL) {
         return status;
     }
-    status = gw_pieces_allgatherv(op->pieces, comm, send, bytes, receive, sizes, offsets, why);
-    return begin(op, status, request, why);
-}
-
-static gw_status alltoallv(gw_comm *comm, const void *send, const size_t *send_sizes,
-                           const size_t *send_offsets, void *receive, const size_t *receive_sizes,
-                           const size_t *receive_offsets, gw_request *request, gw_why *why)
-{
-    gw_status status = GW_OK;
-    gw_nccl_operation *op = take(comm, GW_ALLTOALLV, &status, why);
-    if (op == NULL) {
-        return status;
-    }
-    status = gw_pieces_alltoallv(op->pieces, comm, send, send_sizes, send_offsets, receive,
-                                 receive_sizes, receive_offsets, why);
-    return begin(op, status, request, why);
-}
-
-static gw_status gatherv(gw_comm *comm, const void *send, size_t bytes, void *receive,
-                         const size_t *sizes, const size_t *offsets, uint32_t root,
-                         gw_request *request, gw_why *why)
-{
-    gw_status status = GW_OK;
-    gw_nccl_operation *op = take(comm, GW_GATHERV, &status, why);
-    if (op == NULL) {
-        return status;
-    }
-    status = gw_pieces_gatherv(op->pieces, comm, send, bytes, receive, sizes, offsets, root, why);
-    return begin(op, status, request, why);
-}
-
-/* One buffer that all have: broadcast, barrier, reduce, allreduce. */
-static gw_status post_buffer(gw_comm *comm, gw_operation operation, void *buffer, size_t count,
-                             uint32_t root, gw_request *request, gw_why *why)
-{
-    gw_status status = GW_OK;
-    gw_nccl_operation *op = take(comm, operation, &status, why);
-    if (op == NULL) {
-        return status;
-    }
-    memset(op->pieces, 0, comm->ranks * sizeof *op->pieces);
-    op->buffer = buffer;
-    op->count = count;
-    op->root = root;
-    if (root >= comm->ranks) {
-        status = GW_FAIL(why, GW_ERR_ARG, "%s: root %u of %u ranks", gw_operation_name(operation),
-                         root, comm->ranks);
-    } else if (count != 0 && buffer == NULL) {
-        status = GW_FAIL(why, GW_ERR_ARG, "%s: no buffer", gw_operation_name(operation));
+    status = gw_call_pieces(call, comm, op->pieces, why);
+    if (call->operation == GW_BROADCAST) {
+        op->buffer = call->receive;
+        op->count = call->bytes;
+        op->root = call->root;
+    } else if (call->operation == GW_BARRIER) {
+        op->buffer = (void *)(uintptr_t)op->end->word;
+        op->count = 1;
     }
     return begin(op, status, request, why);
-}
-
-static gw_status broadcast(gw_comm *comm, void *buffer, size_t bytes, uint32_t root,
-                           gw_request *request, gw_why *why)
-{
-    return post_buffer(comm, GW_BROADCAST, buffer, bytes, root, request, why);
-}
-
-static gw_status barrier(gw_comm *comm, gw_request *request, gw_why *why)
-{
-    void *word = (void *)(uintptr_t)((gw_nccl_end *)comm)->word;
-    return post_buffer(comm, GW_BARRIER, word, 1, 0, request, why);
 }
 
 static gw_status allreduce(gw_comm *comm, float *values, size_t count, gw_request *request,
                            gw_why *why)
 {
-    return post_buffer(comm, GW_ALLREDUCE, values, count, 0, request, why);
-}
-
-static gw_status reduce(gw_comm *comm, float *values, size_t count, uint32_t root,
-                        gw_request *request, gw_why *why)
-{
-    return post_buffer(comm, GW_REDUCE, values, count, root, request, why);
-}
-
-static gw_status reduce_scatter(gw_comm *comm, const float *values, const size_t *counts,
-                                float *mine, gw_request *request, gw_why *why)
-{
     gw_status status = GW_OK;
-    gw_nccl_operation *op = take(comm, GW_REDUCE_SCATTER, &status, why);
+    gw_nccl_operation *op = take(comm, GW_ALLREDUCE, &status, why);
     if (op == NULL) {
         return status;
     }
-    size_t at = 0;
-    for (uint32_t i = 0; counts != NULL && i < comm->ranks; i++) {
-        op->pieces[i] = (gw_piece){.from = (const unsigned char *)(values + at),
-                                   .sent = counts[i] * sizeof *values};
-        at += counts[i];
+    if (count != 0 && values == NULL) {
+        status = GW_FAIL(why, GW_ERR_ARG, "allreduce: %zu numbers, and no buffer", count);
     }
-    if (counts == NULL || (at != 0 && values == NULL) ||
-        (counts[comm->rank] != 0 && mine == NULL)) {
-        status = GW_FAIL(why, GW_ERR_ARG, "reduce_scatter: no buffer, or no list of counts");
-    } else {
-        op->pieces[comm->rank].to = (unsigned char *)mine;
-    }
+    memset(op->pieces, 0, comm->ranks * sizeof *op->pieces);
+    op->buffer = values;
+    op->count = count;
     return begin(op, status, request, why);
 }
 
@@ -244,18 +174,11 @@ static gw_status after(gw_comm *comm, void *stream, gw_why *why)
 
 /* ---- groups ---- */
 
-static double seconds_now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 /* Until NCCL has done with `group` what it was told, by asking `end`'s job how long. */
 static gw_status wait_for(gw_nccl_end *end, gw_nccl_group group, const char *what, gw_why *why)
 {
     gw_nccl_job *job = end->job;
-    const double begun = seconds_now();
+    const double begun = gw_clock();
     for (;;) {
         int state = 0;
         const int code = job->nccl->ncclCommGetAsyncError(group, &state);
@@ -265,7 +188,7 @@ static gw_status wait_for(gw_nccl_end *end, gw_nccl_group group, const char *wha
         if (state == 0) {
             return GW_OK;
         }
-        if (job->timeout_seconds > 0 && seconds_now() - begun > job->timeout_seconds) {
+        if (job->timeout_seconds > 0 && gw_clock() - begun > job->timeout_seconds) {
             return gw_nccl_lost(job, GW_ERR_TIMEOUT, why,
                                 "%s: rank %u waited %.3g s for the others", what, job->rank,
                                 job->timeout_seconds);
@@ -439,9 +362,6 @@ static const gw_comm_table table = {
     .abort = give_up,
     .close = close_end,
     .allreduce = allreduce,
-    .reduce = reduce,
-    .reduce_scatter = reduce_scatter,
-    .gatherv = gatherv,
     .describe = describe,
     .after = after,
 };

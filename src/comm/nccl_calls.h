@@ -55,12 +55,8 @@ typedef unsigned long long gw_cuda_address;
       (void *to, size_t count, int type, int peer, gw_nccl_group group, gw_cuda_handle stream))    \
     X(ncclBroadcast, (const void *from, void *to, size_t count, int type, int root,                \
                       gw_nccl_group group, gw_cuda_handle stream))                                 \
-    X(ncclReduce, (const void *from, void *to, size_t count, int type, int op, int root,           \
-                   gw_nccl_group group, gw_cuda_handle stream))                                    \
     X(ncclAllReduce, (const void *from, void *to, size_t count, int type, int op,                  \
-                      gw_nccl_group group, gw_cuda_handle stream))                                 \
-    X(ncclReduceScatter, (const void *from, void *to, size_t count, int type, int op,              \
-                          gw_nccl_group group, gw_cuda_handle stream))
+                      gw_nccl_group group, gw_cuda_handle stream))
 
 #define GW_CUDA_CALLS(X)                                                                           \
     X(cuInit, (unsigned flags))                                                                    \

@@ -55,7 +55,7 @@ void gw_nccl_operation_give(gw_nccl_operation *op)
 
 /* ---- what NCCL is told ---- */
 
-/* All to all and gather: its own piece a rank copies, the others' travel. */
+/* All to all: its own piece a rank copies, the others' travel. */
 static int launch_messages(const gw_nccl_operation *op)
 {
     const gw_nccl_end *end = op->end;
@@ -94,29 +94,6 @@ static int launch_allgatherv(const gw_nccl_operation *op)
     return code;
 }
 
-/* Pieces of equal size are NCCL's own operation; else each is summed where it belongs. */
-static int launch_reduce_scatter(const gw_nccl_operation *op)
-{
-    const gw_nccl_end *end = op->end;
-    const gw_nccl *nccl = end->job->nccl;
-    const gw_piece *p = op->pieces;
-    int equal = 1, code = 0;
-    for (uint32_t i = 1; i < end->comm.ranks; i++) {
-        equal &= p[i].sent == p->sent;
-    }
-    if (equal) {
-        return nccl->ncclReduceScatter(p->from, p[end->comm.rank].to, p->sent / sizeof(float),
-                                       GW_NCCL_FLOAT32, GW_NCCL_SUM, end->group, end->stream);
-    }
-    for (uint32_t i = 0; i < end->comm.ranks && code == 0; i++) {
-        if (p[i].sent != 0) {
-            code = nccl->ncclReduce(p[i].from, p[i].to, p[i].sent / sizeof(float), GW_NCCL_FLOAT32,
-                                    GW_NCCL_SUM, (int)i, end->group, end->stream);
-        }
-    }
-    return code;
-}
-
 static int launch_one(const gw_nccl_operation *op)
 {
     const gw_nccl_end *end = op->end;
@@ -127,11 +104,6 @@ static int launch_one(const gw_nccl_operation *op)
     case GW_BROADCAST:
         return nccl->ncclBroadcast(op->buffer, op->buffer, op->count, GW_NCCL_UINT8, (int)op->root,
                                    end->group, end->stream);
-    case GW_REDUCE_SCATTER:
-        return launch_reduce_scatter(op);
-    case GW_REDUCE:
-        return nccl->ncclReduce(op->buffer, op->buffer, op->count, GW_NCCL_FLOAT32, GW_NCCL_SUM,
-                                (int)op->root, end->group, end->stream);
     case GW_BARRIER:
     case GW_ALLREDUCE:
         return nccl->ncclAllReduce(op->buffer, op->buffer, op->count, GW_NCCL_FLOAT32, GW_NCCL_SUM,
@@ -146,8 +118,7 @@ static gw_status launch(gw_nccl_operation *op, gw_why *why)
     gw_nccl_end *end = op->end;
     const gw_nccl *nccl = end->job->nccl;
     const gw_piece *mine = &op->pieces[end->comm.rank];
-    const int copies = op->operation == GW_ALLTOALLV || op->operation == GW_GATHERV;
-    if (copies && mine->sent != 0 && mine->from != mine->to) {
+    if (op->operation == GW_ALLTOALLV && mine->sent != 0 && mine->from != mine->to) {
         const int code = nccl->cuMemcpyDtoDAsync_v2((gw_cuda_address)(uintptr_t)mine->to,
                                                     (gw_cuda_address)(uintptr_t)mine->from,
                                                     mine->sent, end->stream);

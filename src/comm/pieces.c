@@ -8,8 +8,8 @@
 
 const char *gw_operation_name(gw_operation operation)
 {
-    static const char *const names[] = {"allgatherv", "alltoallv", "broadcast",      "barrier",
-                                        "allreduce",  "reduce",    "reduce_scatter", "gatherv"};
+    static const char *const names[] = {"allgatherv", "alltoallv", "broadcast", "barrier",
+                                        "allreduce"};
     return names[operation];
 }
 
@@ -54,105 +54,88 @@ static gw_status no_buffer(gw_operation operation, gw_why *why)
                    gw_operation_name(operation));
 }
 
-gw_status gw_pieces_allgatherv(gw_piece *pieces, const gw_comm *comm, const void *send,
-                               size_t bytes, void *receive, const size_t *sizes,
-                               const size_t *offsets, gw_why *why)
+static gw_status fill_allgatherv(const gw_call *call, const gw_comm *comm, gw_piece *pieces,
+                                 gw_why *why)
 {
-    if (sizes == NULL || offsets == NULL || (bytes != 0 && send == NULL)) {
+    const size_t *sizes = call->receive_sizes, *offsets = call->receive_offsets;
+    if (sizes == NULL || offsets == NULL || (call->bytes != 0 && call->send == NULL)) {
         return no_buffer(GW_ALLGATHERV, why);
     }
-    if (sizes[comm->rank] != bytes) {
+    if (sizes[comm->rank] != call->bytes) {
         return GW_FAIL(why, GW_ERR_ARG, "allgatherv: rank %u sends %zu bytes, its own size is %zu",
-                       comm->rank, bytes, sizes[comm->rank]);
+                       comm->rank, call->bytes, sizes[comm->rank]);
     }
     for (uint32_t i = 0; i < comm->ranks; i++) {
-        if (sizes[i] != 0 && receive == NULL) {
+        if (sizes[i] != 0 && call->receive == NULL) {
             return no_buffer(GW_ALLGATHERV, why);
         }
-        pieces[i] = (gw_piece){part(send, 0, bytes), writable_part(receive, offsets[i], sizes[i]),
-                               bytes, sizes[i]};
+        pieces[i] =
+            (gw_piece){part(call->send, 0, call->bytes),
+                       writable_part(call->receive, offsets[i], sizes[i]), call->bytes, sizes[i]};
     }
     return GW_OK;
 }
 
-gw_status gw_pieces_alltoallv(gw_piece *pieces, const gw_comm *comm, const void *send,
-                              const size_t *send_sizes, const size_t *send_offsets, void *receive,
-                              const size_t *receive_sizes, const size_t *receive_offsets,
-                              gw_why *why)
+static gw_status fill_alltoallv(const gw_call *call, const gw_comm *comm, gw_piece *pieces,
+                                gw_why *why)
 {
-    if (send_sizes == NULL || send_offsets == NULL || receive_sizes == NULL ||
-        receive_offsets == NULL) {
+    const size_t *out = call->send_sizes, *in = call->receive_sizes;
+    if (out == NULL || call->send_offsets == NULL || in == NULL || call->receive_offsets == NULL) {
         return no_buffer(GW_ALLTOALLV, why);
     }
     const uint32_t own = comm->rank;
-    if (send_sizes[own] != receive_sizes[own]) {
+    if (out[own] != in[own]) {
         return GW_FAIL(why, GW_ERR_ARG,
                        "alltoallv: rank %u sends %zu bytes to itself and receives %zu", own,
-                       send_sizes[own], receive_sizes[own]);
+                       out[own], in[own]);
     }
     for (uint32_t i = 0; i < comm->ranks; i++) {
-        if ((send_sizes[i] != 0 && send == NULL) || (receive_sizes[i] != 0 && receive == NULL)) {
+        if ((out[i] != 0 && call->send == NULL) || (in[i] != 0 && call->receive == NULL)) {
             return no_buffer(GW_ALLTOALLV, why);
         }
-        pieces[i] = (gw_piece){part(send, send_offsets[i], send_sizes[i]),
-                               writable_part(receive, receive_offsets[i], receive_sizes[i]),
-                               send_sizes[i], receive_sizes[i]};
+        pieces[i] = (gw_piece){part(call->send, call->send_offsets[i], out[i]),
+                               writable_part(call->receive, call->receive_offsets[i], in[i]),
+                               out[i], in[i]};
     }
     return GW_OK;
 }
 
-gw_status gw_pieces_gatherv(gw_piece *pieces, const gw_comm *comm, const void *send, size_t bytes,
-                            void *receive, const size_t *sizes, const size_t *offsets,
-                            uint32_t root, gw_why *why)
+static gw_status fill_broadcast(const gw_call *call, const gw_comm *comm, gw_piece *pieces,
+                                gw_why *why)
 {
-    const uint32_t own = comm->rank;
-    if (root >= comm->ranks) {
-        return GW_FAIL(why, GW_ERR_ARG, "gatherv: root %u of %u ranks", root, comm->ranks);
-    }
-    if ((bytes != 0 && send == NULL) || (own == root && (sizes == NULL || offsets == NULL))) {
-        return no_buffer(GW_GATHERV, why);
-    }
-    memset(pieces, 0, comm->ranks * sizeof *pieces);
-    pieces[root].from = send;
-    pieces[root].sent = bytes;
-    for (uint32_t i = 0; own == root && i < comm->ranks; i++) {
-        if (sizes[i] != 0 && receive == NULL) {
-            return no_buffer(GW_GATHERV, why);
-        }
-        pieces[i].to = writable_part(receive, offsets[i], sizes[i]);
-        pieces[i].received = sizes[i];
-    }
-    return own != root || sizes[own] == bytes
-               ? GW_OK
-               : GW_FAIL(why, GW_ERR_ARG, "gatherv: rank %u sends %zu bytes, its own size is %zu",
-                         own, bytes, sizes[own]);
-}
-
-gw_status gw_pieces_broadcast(gw_piece *pieces, const gw_comm *comm, void *buffer, size_t bytes,
-                              uint32_t root, gw_why *why)
-{
+    const uint32_t root = call->root;
     if (root >= comm->ranks) {
         return GW_FAIL(why, GW_ERR_ARG, "broadcast: root %u of %u ranks", root, comm->ranks);
     }
-    if (bytes != 0 && buffer == NULL) {
+    if (call->bytes != 0 && call->receive == NULL) {
         return no_buffer(GW_BROADCAST, why);
     }
     memset(pieces, 0, comm->ranks * sizeof *pieces);
     if (comm->rank != root) {
-        pieces[root].to = buffer;
-        pieces[root].received = bytes;
+        pieces[root].to = call->receive;
+        pieces[root].received = call->bytes;
         return GW_OK;
     }
     for (uint32_t i = 0; i < comm->ranks; i++) {
         if (i != root) {
-            pieces[i].from = buffer;
-            pieces[i].sent = bytes;
+            pieces[i].from = call->receive;
+            pieces[i].sent = call->bytes;
         }
     }
     return GW_OK;
 }
 
-void gw_pieces_barrier(gw_piece *pieces, const gw_comm *comm)
+gw_status gw_call_pieces(const gw_call *call, const gw_comm *comm, gw_piece *pieces, gw_why *why)
 {
-    memset(pieces, 0, comm->ranks * sizeof *pieces);
+    switch (call->operation) {
+    case GW_ALLGATHERV:
+        return fill_allgatherv(call, comm, pieces, why);
+    case GW_ALLTOALLV:
+        return fill_alltoallv(call, comm, pieces, why);
+    case GW_BROADCAST:
+        return fill_broadcast(call, comm, pieces, why);
+    default: /* a barrier has no bytes */
+        memset(pieces, 0, comm->ranks * sizeof *pieces);
+        return GW_OK;
+    }
 }

@@ -9,12 +9,8 @@ typedef enum gw_operation {
     GW_ALLGATHERV,
     GW_ALLTOALLV,
     GW_BROADCAST,
-    GW_BARRIER, /* empty messages that are waited for; elsewhere an empty piece is no message */
-    /* the optional ones, where a backend has its own */
-    GW_ALLREDUCE,
-    GW_REDUCE,
-    GW_REDUCE_SCATTER,
-    GW_GATHERV
+    GW_BARRIER,  /* empty messages that are waited for; elsewhere an empty piece is no message */
+    GW_ALLREDUCE /* optional, where a backend has its own */
 } gw_operation;
 
 typedef struct gw_piece {
@@ -37,19 +33,17 @@ void gw_rank_list_add(gw_rank_list *list, uint32_t rank);
 /* Appends "BEFORE rank 3", "BEFORE ranks 1, 3" or "BEFORE ranks 0, 1, 2, 3, 4, 5, 6, 7 and 9 more"; nothing for no ranks. */
 void gw_rank_list_say(const gw_rank_list *list, const char *before, char *text, size_t size);
 
-/* Fill pieces[0 … ranks): what `rank` exchanges with each, itself too. */
-gw_status gw_pieces_allgatherv(gw_piece *pieces, const gw_comm *comm, const void *send,
-                               size_t bytes, void *receive, const size_t *sizes,
-                               const size_t *offsets, gw_why *why);
-gw_status gw_pieces_alltoallv(gw_piece *pieces, const gw_comm *comm, const void *send,
-                              const size_t *send_sizes, const size_t *send_offsets, void *receive,
-                              const size_t *receive_sizes, const size_t *receive_offsets,
-                              gw_why *why);
-gw_status gw_pieces_broadcast(gw_piece *pieces, const gw_comm *comm, void *buffer, size_t bytes,
-                              uint32_t root, gw_why *why);
-gw_status gw_pieces_gatherv(gw_piece *pieces, const gw_comm *comm, const void *send, size_t bytes,
-                            void *receive, const size_t *sizes, const size_t *offsets,
-                            uint32_t root, gw_why *why);
-void gw_pieces_barrier(gw_piece *pieces, const gw_comm *comm);
+/* The arguments of an operation. */
+typedef struct gw_call {
+    gw_operation operation;
+    const void *send;
+    void *receive; /* a broadcast's buffer, too */
+    size_t bytes;  /* of an allgatherv's `send`; of a broadcast */
+    const size_t *send_sizes, *send_offsets, *receive_sizes, *receive_offsets;
+    uint32_t root;
+} gw_call;
+
+/* Checks the arguments and fills pieces[0 … ranks): what this rank exchanges with each, itself too. */
+gw_status gw_call_pieces(const gw_call *call, const gw_comm *comm, gw_piece *pieces, gw_why *why);
 
 #endif

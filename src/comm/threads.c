@@ -1,5 +1,6 @@
 /* The threads backend: worlds, and the table's functions. */
 #include "base/why.h"
+#include "comm/operations.h"
 #include "comm/threads_world.h"
 
 #include <stdarg.h>
@@ -68,70 +69,23 @@ static gw_post *next_post(gw_end *end, gw_operation operation, uint32_t root, gw
             GW_FAIL(why, GW_ERR_MEMORY, "no memory for an operation of %u ranks", group->size);
         return NULL;
     }
-    gw_post *post = &slot->posts[end->comm.rank];
-    post->operation = operation;
-    post->root = root;
+    gw_post *next = &slot->posts[end->comm.rank];
+    next->operation = operation;
+    next->root = root;
     *status = GW_OK;
-    return post;
+    return next;
 }
 
-static gw_status allgatherv(gw_comm *comm, const void *send, size_t bytes, void *receive,
-                            const size_t *sizes, const size_t *offsets, gw_request *request,
-                            gw_why *why)
+static gw_status post(gw_comm *comm, const gw_call *call, gw_request *request, gw_why *why)
 {
     gw_end *end = enter(comm);
     gw_status status = GW_OK;
-    gw_post *post = next_post(end, GW_ALLGATHERV, 0, &status, why);
-    if (post != NULL) {
-        status =
-            gw_pieces_allgatherv(post->pieces, comm, send, bytes, receive, sizes, offsets, why);
+    gw_post *next = next_post(end, call->operation, call->root, &status, why);
+    if (next != NULL) {
+        status = gw_call_pieces(call, comm, next->pieces, why);
     }
     if (status == GW_OK) {
-        gw_slot_post(end, *request = post);
-    }
-    return leave(end, status);
-}
-
-static gw_status alltoallv(gw_comm *comm, const void *send, const size_t *send_sizes,
-                           const size_t *send_offsets, void *receive, const size_t *receive_sizes,
-                           const size_t *receive_offsets, gw_request *request, gw_why *why)
-{
-    gw_end *end = enter(comm);
-    gw_status status = GW_OK;
-    gw_post *post = next_post(end, GW_ALLTOALLV, 0, &status, why);
-    if (post != NULL) {
-        status = gw_pieces_alltoallv(post->pieces, comm, send, send_sizes, send_offsets, receive,
-                                     receive_sizes, receive_offsets, why);
-    }
-    if (status == GW_OK) {
-        gw_slot_post(end, *request = post);
-    }
-    return leave(end, status);
-}
-
-static gw_status broadcast(gw_comm *comm, void *buffer, size_t bytes, uint32_t root,
-                           gw_request *request, gw_why *why)
-{
-    gw_end *end = enter(comm);
-    gw_status status = GW_OK;
-    gw_post *post = next_post(end, GW_BROADCAST, root, &status, why);
-    if (post != NULL) {
-        status = gw_pieces_broadcast(post->pieces, comm, buffer, bytes, root, why);
-    }
-    if (status == GW_OK) {
-        gw_slot_post(end, *request = post);
-    }
-    return leave(end, status);
-}
-
-static gw_status barrier(gw_comm *comm, gw_request *request, gw_why *why)
-{
-    gw_end *end = enter(comm);
-    gw_status status = GW_OK;
-    gw_post *post = next_post(end, GW_BARRIER, 0, &status, why);
-    if (post != NULL) {
-        gw_pieces_barrier(post->pieces, comm);
-        gw_slot_post(end, *request = post);
+        gw_slot_post(end, *request = next);
     }
     return leave(end, status);
 }

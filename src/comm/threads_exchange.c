@@ -1,19 +1,11 @@
 /* Operations of the threads backend: posted, matched member by member, copied by the receiver, done. */
-#define _POSIX_C_SOURCE 200809L
+#include "base/clock.h"
 #include "base/why.h"
 #include "comm/threads_world.h"
 
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
-
-static double seconds_now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* A slot, its posts, then for each its pieces, then for each its flags. */
 static gw_slot *new_slot(gw_group *group)
@@ -140,7 +132,7 @@ void gw_slot_post(gw_end *end, gw_post *post)
 {
     gw_slot *slot = post->slot;
     const uint32_t m = end->comm.ranks, own = post->member;
-    const double now = seconds_now();
+    const double now = gw_clock();
     post->state = GW_POST_UNDER_WAY;
     post->due = 0;
     post->in_left = post->out_left = post->ready_left = 0;
@@ -205,7 +197,7 @@ gw_status gw_slot_test(gw_end *end, gw_post *post, int *done, gw_why *why)
         const uint32_t rank = end->group->ranks[end->comm.rank];
         return world->readers[rank] != 0 ? GW_OK : gw_world_failure(world, rank, why);
     }
-    if (post->in_left != 0 || post->out_left != 0 || (post->due > 0 && seconds_now() < post->due)) {
+    if (post->in_left != 0 || post->out_left != 0 || (post->due > 0 && gw_clock() < post->due)) {
         return GW_OK;
     }
     *done = 1;

@@ -2,7 +2,7 @@
 #include "base/hash.h"
 #include "base/little_endian.h"
 #include "base/why.h"
-#include "comm/pieces.h"
+#include "comm/operations.h"
 
 #include <gradwire/together.h>
 
@@ -155,19 +155,15 @@ static gw_status set_out(gw_together *t, gw_why *why)
 
 /* ---- the table ---- */
 
-/* Before an operation's pieces are written where the last one's are. */
-static gw_status free_to_post(const gw_comm *comm, gw_why *why)
-{
-    return ((const user *)comm)->state == FREE
-               ? GW_OK
-               : GW_FAIL(why, GW_ERR_STATE, "one operation at a time goes together with others'");
-}
-
-static gw_status post(gw_comm *comm, gw_status pieces, gw_request *request, gw_why *why)
+static gw_status post(gw_comm *comm, const gw_call *call, gw_request *request, gw_why *why)
 {
     user *who = (user *)comm;
-    if (pieces != GW_OK) {
-        return pieces;
+    if (who->state != FREE) { /* the last operation's pieces are still needed */
+        return GW_FAIL(why, GW_ERR_STATE, "one operation at a time goes together with others'");
+    }
+    const gw_status status = gw_call_pieces(call, comm, who->pieces, why);
+    if (status != GW_OK) {
+        return status;
     }
     const gw_piece *mine = &who->pieces[comm->rank];
     if (mine->sent != 0 && mine->from != mine->to) {
@@ -176,40 +172,6 @@ static gw_status post(gw_comm *comm, gw_status pieces, gw_request *request, gw_w
     who->state = POSTED;
     *request = who;
     return set_out(who->of, why);
-}
-
-static gw_status allgatherv(gw_comm *comm, const void *send, size_t bytes, void *receive,
-                            const size_t *sizes, const size_t *offsets, gw_request *request,
-                            gw_why *why)
-{
-    gw_status status = free_to_post(comm, why);
-    if (status == GW_OK) {
-        status = gw_pieces_allgatherv(((user *)comm)->pieces, comm, send, bytes, receive, sizes,
-                                      offsets, why);
-    }
-    return post(comm, status, request, why);
-}
-
-static gw_status alltoallv(gw_comm *comm, const void *send, const size_t *send_sizes,
-                           const size_t *send_offsets, void *receive, const size_t *receive_sizes,
-                           const size_t *receive_offsets, gw_request *request, gw_why *why)
-{
-    gw_status status = free_to_post(comm, why);
-    if (status == GW_OK) {
-        status = gw_pieces_alltoallv(((user *)comm)->pieces, comm, send, send_sizes, send_offsets,
-                                     receive, receive_sizes, receive_offsets, why);
-    }
-    return post(comm, status, request, why);
-}
-
-static gw_status broadcast(gw_comm *comm, void *buffer, size_t bytes, uint32_t root,
-                           gw_request *request, gw_why *why)
-{
-    gw_status status = free_to_post(comm, why);
-    if (status == GW_OK) {
-        status = gw_pieces_broadcast(((user *)comm)->pieces, comm, buffer, bytes, root, why);
-    }
-    return post(comm, status, request, why);
 }
 
 static gw_status test(gw_comm *comm, gw_request request, int *done, gw_why *why)

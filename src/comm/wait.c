@@ -1,5 +1,6 @@
 /* Waiting for an operation by testing it. */
 #define _POSIX_C_SOURCE 200809L
+#include "base/clock.h"
 #include "base/why.h"
 
 #include <gradwire/comm.h>
@@ -7,13 +8,6 @@
 #include <sched.h>
 #include <stdio.h>
 #include <time.h>
-
-static double seconds_now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 /* A hundredth of what was waited already: yields for the first 2 ms, so that short operations are not
  * slept over, then sleeps of 20 to 200 µs. */
@@ -48,14 +42,14 @@ gw_status gw_comm_wait(gw_comm *comm, gw_request request, double timeout_seconds
         return GW_FAIL(why, GW_ERR_ARG, "gw_comm_wait: no group, or a negative timeout");
     }
     const gw_comm_table *table = comm->table;
-    const double begun = seconds_now();
+    const double begun = gw_clock();
     for (;;) {
         int done = 0;
         const gw_status status = table->test(comm, request, &done, why);
         if (status != GW_OK || done) {
             return status;
         }
-        const double waited = seconds_now() - begun;
+        const double waited = gw_clock() - begun;
         if (timeout_seconds > 0 && waited > timeout_seconds) {
             char what[GW_DESCRIBED];
             gw_comm_describe(comm, request, what, sizeof what);

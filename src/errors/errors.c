@@ -42,19 +42,31 @@ gw_status gw_errors_refuse(const float *x, size_t n, uint64_t at, gw_why *why)
                    (double)x[i]);
 }
 
+/* A table of one number, over blocks of `source`. */
+static gw_status open_one(const gw_exec *exec, const gw_tensor *in, const float *residual,
+                          const double *squared, gw_source *source, gw_why *why)
+{
+    gw_isa isa;
+    const gw_status status = gw_errors_open(exec, in, residual, source, &isa, why);
+    if (status != GW_OK) {
+        return status;
+    }
+    if (squared == NULL) {
+        return GW_FAIL(why, GW_ERR_ARG, "errors: no place for the result");
+    }
+    gw_arena arena = gw_arena_over(exec != NULL ? exec->workspace : (gw_workspace){0});
+    gw_errors_cut(&arena, source);
+    return arena.failed ? GW_FAIL(why, GW_ERR_WORKSPACE, "errors: the workspace is too small")
+                        : GW_OK;
+}
+
 gw_status gw_errors_natural(const gw_exec *exec, const gw_tensor *in, const float *residual,
                             double *squared, gw_why *why)
 {
     gw_source source;
-    gw_isa isa;
-    const gw_status status = gw_errors_open(exec, in, residual, &source, &isa, why);
-    if (status != GW_OK || squared == NULL) {
-        return status != GW_OK ? status : GW_FAIL(why, GW_ERR_ARG, "errors: no table");
-    }
-    gw_arena arena = gw_arena_over(exec != NULL ? exec->workspace : (gw_workspace){0});
-    gw_errors_cut(&arena, &source);
-    if (arena.failed) {
-        return GW_FAIL(why, GW_ERR_WORKSPACE, "errors: the workspace is too small");
+    const gw_status status = open_one(exec, in, residual, squared, &source, why);
+    if (status != GW_OK) {
+        return status;
     }
     const uint32_t top = gw_natural_top(in->dtype == GW_F16);
     double total = 0;
@@ -80,15 +92,9 @@ gw_status gw_errors_norm(const gw_exec *exec, const gw_tensor *in, const float *
 {
     enum { LANES = 16 }; /* sums in a fixed order, side by side */
     gw_source source;
-    gw_isa isa;
-    const gw_status status = gw_errors_open(exec, in, residual, &source, &isa, why);
-    if (status != GW_OK || squared == NULL) {
-        return status != GW_OK ? status : GW_FAIL(why, GW_ERR_ARG, "errors: no place for the norm");
-    }
-    gw_arena arena = gw_arena_over(exec != NULL ? exec->workspace : (gw_workspace){0});
-    gw_errors_cut(&arena, &source);
-    if (arena.failed) {
-        return GW_FAIL(why, GW_ERR_WORKSPACE, "errors: the workspace is too small");
+    const gw_status status = open_one(exec, in, residual, squared, &source, why);
+    if (status != GW_OK) {
+        return status;
     }
     double lane[LANES] = {0}, total = 0;
     size_t n;

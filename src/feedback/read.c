@@ -1,5 +1,6 @@
 /* Bytes -> what a checkpoint holds. The only place of this room that reads a length off bytes from
  * outside: every number is compared with what is left before it is used. Layout: docs/feedback.md. */
+#include "base/hash.h"
 #include "base/little_endian.h"
 #include "base/name.h"
 #include "base/numeric.h"
@@ -10,20 +11,11 @@
 #include <math.h>
 #include <stdlib.h>
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 const uint8_t gw_checkpoint_magic[4] = {0x47, 0x57, 0x52, 0x1A};
 
 uint64_t gw_checkpoint_hash(const uint8_t *bytes, size_t size)
 {
-    static const uint8_t zero[8] = {0};
-    XXH3_state_t state;
-    XXH3_64bits_reset(&state);
-    XXH3_64bits_update(&state, bytes, GW_CHECKPOINT_HASH_AT);
-    XXH3_64bits_update(&state, zero, sizeof zero);
-    XXH3_64bits_update(&state, bytes + GW_CHECKPOINT_HEADER, size - GW_CHECKPOINT_HEADER);
-    return XXH3_64bits_digest(&state);
+    return gw_hash_around(bytes, size, GW_CHECKPOINT_HASH_AT);
 }
 
 /* Where reading is. Entries lie in [entry, directory), numbers in [numbers, size). */

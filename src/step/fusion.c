@@ -324,11 +324,6 @@ static gw_status open_all(gw_step *s, const gw_step_lane *lane, gw_fusion *f, gw
         status = gw_task_open_layer(s, lane, layers[i], values, why);
         values = gw_task_behind(values, f->dtype, s->layers[layers[i]].elements);
     }
-    if (status == GW_OK && s->config.measure_error &&
-        is_coded(f)) { /* of all of it, at the first */
-        member(s, f, 0)->measured.rel_error =
-            gw_task_rel_error(s, lane, layers[0], &f->params, f->values, f->elements);
-    }
     f->begun = 1;
     f->spoilt = 0;
     f->pieces_done = 0;

@@ -1,7 +1,6 @@
 /* Layers and plans: what the caller says before a step, and asks about it later. */
 #include "step/step.h"
 
-#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,7 +52,6 @@ gw_status gw_step_add(gw_step *s, const char *name, const uint64_t *dims, size_t
     }
     memcpy(l.name, name, strlen(name) + 1);
     (void)gw_step_usual(s, NULL, &l.route, NULL);
-    l.stats.rel_error = (double)NAN;
     l.stats.step = UINT64_MAX;
     s->agreed = 0;
     free(s->order); /* it was of fewer layers */

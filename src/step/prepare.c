@@ -28,11 +28,6 @@ static void drop_tasks(gw_step *s)
     free(s->convoys);
     free(s->convoyed);
     free(s->tasks);
-    free(s->trial.values);
-    free(s->trial.input);
-    free(s->trial.payload);
-    free(s->trial.workspace.data);
-    memset(&s->trial, 0, sizeof s->trial);
     s->convoys = NULL;
     s->convoyed = NULL;
     s->tasks = NULL;
@@ -250,46 +245,6 @@ static gw_status make_workspaces(gw_step *s, gw_why *why)
     return GW_OK;
 }
 
-static void measure_trial(gw_step *s, const gw_params *params, uint64_t elements, uint64_t *largest)
-{
-    size_t payload = 0, workspace = 0;
-    (void)gw_payload_bound(params, (size_t)elements, &payload);
-    (void)gw_codec_workspace(params, GW_F32, (size_t)elements, 0, gw_pool_threads(s->pool),
-                             &workspace);
-    *largest = elements > *largest ? elements : *largest;
-    s->trial.payload_bytes = payload > s->trial.payload_bytes ? payload : s->trial.payload_bytes;
-    s->trial.workspace.size =
-        workspace > s->trial.workspace.size ? workspace : s->trial.workspace.size;
-}
-
-/* For rel_error: one coding of the largest layer, or bucket. */
-static gw_status make_trial(gw_step *s, gw_why *why)
-{
-    uint64_t largest = 0;
-    if (!s->config.measure_error) {
-        return GW_OK;
-    }
-    for (uint32_t i = 0; i < s->n_layers; i++) {
-        const gw_layer *l = &s->layers[i];
-        if (l->params.codec != NULL && l->pieces != NULL) {
-            measure_trial(s, &l->params, l->elements, &largest);
-        }
-    }
-    for (uint32_t i = 0; i < s->n_fusions; i++) {
-        if (s->fusions[i].params.codec != NULL) {
-            measure_trial(s, &s->fusions[i].params, s->fusions[i].elements, &largest);
-        }
-    }
-    s->trial.values = malloc((size_t)largest * sizeof(float) + 1);
-    s->trial.input = malloc((gw_step_on_device(s) ? (size_t)largest * sizeof(float) : 0) + 1);
-    s->trial.payload = malloc(s->trial.payload_bytes + 1);
-    s->trial.workspace.data = malloc(s->trial.workspace.size + 1);
-    return s->trial.values != NULL && s->trial.input != NULL && s->trial.payload != NULL &&
-                   s->trial.workspace.data != NULL
-               ? GW_OK
-               : GW_FAIL(why, GW_ERR_MEMORY, "no memory to measure errors");
-}
-
 gw_status gw_step_prepare(gw_step *s, gw_why *why)
 {
     drop_tasks(s);
@@ -300,8 +255,5 @@ gw_status gw_step_prepare(gw_step *s, gw_why *why)
     if (status == GW_OK) {
         status = make_workspaces(s, why);
     }
-    if (status == GW_OK) {
-        status = gw_step_count_ring(s, why);
-    }
-    return status == GW_OK ? make_trial(s, why) : status;
+    return status == GW_OK ? gw_step_count_ring(s, why) : status;
 }

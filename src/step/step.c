@@ -4,13 +4,6 @@
 
 #include <time.h>
 
-double gw_step_now(void)
-{
-    struct timespec t;
-    (void)clock_gettime(CLOCK_MONOTONIC, &t);
-    return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 gw_status gw_step_failure(gw_step *s, gw_why *why)
 {
     if (s == NULL) {

@@ -6,6 +6,7 @@
 #ifndef GW_STEP_STEP_H
 #define GW_STEP_STEP_H
 
+#include "base/clock.h"
 #include "base/convert.h"
 #include "base/why.h"
 
@@ -175,15 +176,9 @@ struct gw_step {
     double quickest;
     const gw_step_hooks *hooks; /* NULL: nothing is above */
     void *above;
-    int held;                  /* exchanges begin when all layers are posted; guarded */
-    uint32_t bad_layers;       /* of the last step: that arrived non-finite */
-    gw_comm *side;             /* a group for what is above; NULL: none was needed yet */
-    struct {                   /* for rel_error */
-        float *values, *input; /* input: of gradients on a device */
-        uint8_t *payload;
-        gw_workspace workspace;
-        size_t payload_bytes;
-    } trial;
+    int held;            /* exchanges begin when all layers are posted; guarded */
+    uint32_t bad_layers; /* of the last step: that arrived non-finite */
+    gw_comm *side;       /* a group for what is above; NULL: none was needed yet */
     gw_step_device device;
     gw_step_verify_state verify;
 
@@ -201,7 +196,10 @@ struct gw_step {
     double first_post, last_arrival;
 };
 
-double gw_step_now(void);
+static inline double gw_step_now(void)
+{
+    return gw_clock();
+}
 /* GW_OK, or what the step failed with. */
 gw_status gw_step_failure(gw_step *s, gw_why *why);
 /* Records it, tells the other ranks, takes back what was under way. */
@@ -288,9 +286,6 @@ gw_status gw_task_open_layer(gw_step *s, const gw_step_lane *lane, uint32_t laye
 void *gw_task_behind(void *values, gw_dtype dtype, uint64_t elements);
 void gw_task_close_layer(gw_step *s, uint32_t layer);
 void gw_task_add_stats(gw_layer_stats *to, const gw_exchange_stats *from);
-/* Coding these numbers once, with the random numbers of `layer`, and how far they moved; NaN: not to be had. */
-double gw_task_rel_error(gw_step *s, const gw_step_lane *lane, uint32_t layer,
-                         const gw_params *params, float *values, uint64_t elements);
 
 /* ---- running hashes ---- */
 

@@ -2,7 +2,6 @@
  * messages go together. */
 #include "step/step.h"
 
-#include <math.h>
 #include <string.h>
 
 /* ---- gradients in and out ---- */
@@ -18,43 +17,6 @@ void *gw_task_behind(void *values, gw_dtype dtype, uint64_t elements)
     return (uint8_t *)values + elements * gw_dtype_size(dtype);
 }
 
-/* The numbers that a rel_error is of; NULL: not to be had. */
-static const float *for_trial(gw_step *s, const gw_step_lane *lane, float *values,
-                              uint64_t elements)
-{
-    const size_t bytes = (size_t)elements * sizeof *values;
-    const int copied = gw_step_on_device(s) &&
-                       gw_cuda_copy(s->config.place, lane->groups.stream, s->trial.input, values,
-                                    bytes, NULL) == GW_OK &&
-                       gw_cuda_wait(s->config.place, lane->groups.stream, NULL) == GW_OK;
-    return copied ? s->trial.input : gw_step_on_device(s) ? NULL : values;
-}
-
-double gw_task_rel_error(gw_step *s, const gw_step_lane *lane, uint32_t layer,
-                         const gw_params *params, float *values, uint64_t elements)
-{
-    const gw_stream stream = {
-        .seed = s->config.seed, .step = s->number, .tensor = layer, .rank = s->config.comm->rank};
-    const gw_exec exec = {s->config.isa, s->pool, s->trial.workspace};
-    const float *numbers = for_trial(s, lane, values, elements);
-    const gw_tensor in = {(void *)(uintptr_t)numbers, (size_t)elements, GW_F32};
-    gw_tensor out = {s->trial.values, in.count, GW_F32};
-    size_t written = 0;
-    double lost = 0, size = 0;
-    if (numbers == NULL ||
-        gw_encode(params, &exec, &stream, &in, s->trial.payload, s->trial.payload_bytes, &written,
-                  NULL) != GW_OK ||
-        gw_decode(params, &exec, s->trial.payload, written, GW_SET, &out, NULL) != GW_OK) {
-        return (double)NAN;
-    }
-    for (uint64_t i = 0; i < elements; i++) {
-        const double x = (double)numbers[i], d = x - (double)s->trial.values[i];
-        lost += d * d;
-        size += x * x;
-    }
-    return lost == 0 ? 0 : lost / size;
-}
-
 gw_status gw_task_open_layer(gw_step *s, const gw_step_lane *lane, uint32_t layer, void *values,
                              gw_why *why)
 {
@@ -66,14 +28,8 @@ gw_status gw_task_open_layer(gw_step *s, const gw_step_lane *lane, uint32_t laye
     l->measured = (gw_layer_stats){.step = s->number,
                                    .posted = posted,
                                    .begun = gw_step_now() - s->first_post,
-                                   .rel_error = (double)NAN,
                                    .fused = l->fusion != UINT32_MAX};
-    const gw_status status = s->gradients->hand_over(s, lane, l, values, why);
-    if (status == GW_OK && s->config.measure_error && l->params.codec != NULL &&
-        l->fusion == UINT32_MAX) {
-        l->measured.rel_error = gw_task_rel_error(s, lane, layer, &l->params, values, l->elements);
-    }
-    return status;
+    return s->gradients->hand_over(s, lane, l, values, why);
 }
 
 void gw_task_add_stats(gw_layer_stats *to, const gw_exchange_stats *from)

@@ -7,9 +7,6 @@
 #include "base/name.h"
 #include "base/why.h"
 
-#define XXH_INLINE_ALL
-#include <xxhash.h>
-
 enum { HEADER = 64, ENTRY = 40, HASH_AT = 56 };
 static const uint8_t magic[4] = {0x47, 0x57, 0x46, 0x1A};
 static const uint64_t max_count = (uint64_t)1 << 48;
@@ -23,18 +20,6 @@ static uint64_t align8(uint64_t n)
 static uint64_t entry_bytes(uint64_t n_dims, uint64_t n_params, uint64_t name_bytes)
 {
     return align8(ENTRY + 8 * n_dims + 8 * n_params + name_bytes);
-}
-
-/* Of the header and all entries, the eight bytes of the hash itself taken as zero. */
-static uint64_t header_hash(const uint8_t *frame, size_t header)
-{
-    static const uint8_t zero[8] = {0};
-    XXH3_state_t state;
-    XXH3_64bits_reset(&state);
-    XXH3_64bits_update(&state, frame, HASH_AT);
-    XXH3_64bits_update(&state, zero, sizeof zero);
-    XXH3_64bits_update(&state, frame + HEADER, header - HEADER);
-    return XXH3_64bits_digest(&state);
 }
 
 /* The product of dims, or a failure if it is not the segment's count. */
@@ -150,7 +135,7 @@ static size_t write_entry(uint8_t *at, const uint8_t *frame, const gw_segment *s
     gw_put_u32(at + 4, (uint32_t)s->name_bytes);
     gw_put_u64(at + 8, s->count);
     gw_put_u64(at + 16, s->payload_bytes);
-    gw_put_u64(at + 24, hashed ? XXH3_64bits(frame + s->payload_at, s->payload_bytes) : 0);
+    gw_put_u64(at + 24, hashed ? gw_hash(frame + s->payload_at, s->payload_bytes, 0) : 0);
     gw_put_u64(at + 32, s->tensor);
     uint8_t *p = at + ENTRY;
     for (uint32_t i = 0; i < s->n_dims; i++, p += 8) {
@@ -211,7 +196,7 @@ gw_status gw_frame_seal(void *frame, size_t capacity, const gw_frame_info *info,
         memset(f + stop, 0, (size_t)(align8(stop) - stop));
         at += write_entry(f + at, f, &segments[i], (info->flags & GW_FRAME_HASHED) != 0);
     }
-    gw_put_u64(f + HASH_AT, header_hash(f, (size_t)header));
+    gw_put_u64(f + HASH_AT, gw_hash_around(f, (size_t)header, HASH_AT));
     *bytes = (size_t)end;
     return GW_OK;
 }
@@ -296,7 +281,7 @@ static gw_status read_header(const uint8_t *f, size_t size, gw_frame_info *info,
                        "lengths disagree: %zu bytes given, frame %llu, header %llu", size,
                        (unsigned long long)info->bytes, (unsigned long long)*header);
     }
-    if (header_hash(f, (size_t)*header) != gw_get_u64(f + HASH_AT)) {
+    if (gw_hash_around(f, (size_t)*header, HASH_AT) != gw_get_u64(f + HASH_AT)) {
         return gw_fail(why, GW_ERR_CHECKSUM, "the header's checksum does not match");
     }
     if (info->flags & ~(uint32_t)GW_FRAME_HASHED) {
@@ -322,7 +307,7 @@ static gw_status check_payload(const uint8_t *frame, size_t size, uint64_t at, c
             return gw_fail(why, GW_ERR_CORRUPT, "padding behind its payload is not zero");
         }
     }
-    if (hash != (hashed ? XXH3_64bits(frame + at, (size_t)s->payload_bytes) : 0)) {
+    if (hash != (hashed ? gw_hash(frame + at, (size_t)s->payload_bytes, 0) : 0)) {
         return gw_fail(why, GW_ERR_CHECKSUM, "its payload's checksum does not match");
     }
     return GW_OK;

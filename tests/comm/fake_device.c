@@ -101,12 +101,12 @@ static int move_message(part *send)
     return 1;
 }
 
-/* Sum of every member's numbers from byte `at` on, in rank order. */
-static float *sum_of(part **all, int ranks, size_t at, size_t bytes)
+/* Sum of every member's numbers, in rank order. */
+static float *sum_of(part **all, int ranks, size_t bytes)
 {
     float *sum = fake_must(calloc(bytes / sizeof *sum + 1, sizeof *sum));
     for (int r = 0; r < ranks; r++) {
-        const float *values = (const float *)(const void *)((const char *)all[r]->from + at);
+        const float *values = all[r]->from;
         for (size_t i = 0; i < bytes / sizeof *sum; i++) {
             sum[i] += values[i];
         }
@@ -119,21 +119,14 @@ static void run_collective(part **all, int ranks)
     const part_kind kind = all[0]->kind;
     const size_t bytes = all[0]->bytes;
     const int root = all[0]->peer;
-    float *sum = kind == REDUCE || kind == ALL_REDUCE ? sum_of(all, ranks, 0, bytes) : NULL;
-    float *scattered[MOST_RANKS];
-    for (int r = 0; kind == REDUCE_SCATTER && r < ranks; r++) {
-        scattered[r] = sum_of(all, ranks, (size_t)r * bytes, bytes);
-    }
+    float *sum = kind == ALL_REDUCE ? sum_of(all, ranks, bytes) : NULL;
     for (int r = 0; r < ranks; r++) {
         part *p = all[r];
         p->done = 1;
         if (kind == BROADCAST && (r != root || p->from != p->to)) {
             copy_bytes(p->to, all[root]->from, bytes);
-        } else if (kind == ALL_REDUCE || (kind == REDUCE && r == root)) {
+        } else if (kind == ALL_REDUCE) {
             memcpy(p->to, sum, bytes);
-        } else if (kind == REDUCE_SCATTER) {
-            memcpy(p->to, scattered[r], bytes);
-            free(scattered[r]);
         }
     }
     free(sum);

@@ -36,7 +36,7 @@ struct world {
     member *members[MOST_RANKS];
 };
 
-typedef enum part_kind { SEND, RECV, BROADCAST, REDUCE, ALL_REDUCE, REDUCE_SCATTER } part_kind;
+typedef enum part_kind { SEND, RECV, BROADCAST, ALL_REDUCE } part_kind;
 
 typedef struct part {
     struct part *next;   /* of the task */

@@ -297,34 +297,11 @@ int ncclBroadcast(const void *from, void *to, size_t count, int type, int root, 
                 group, where);
 }
 
-int ncclReduce(const void *from, void *to, size_t count, int type, int op, int root,
-               gw_nccl_group group, gw_cuda_handle where)
-{
-    return op != GW_NCCL_SUM ? INVALID_ARGUMENT
-                             : tell((part){.kind = REDUCE,
-                                           .peer = root,
-                                           .from = from,
-                                           .to = to,
-                                           .bytes = bytes_of(count, type)},
-                                    group, where);
-}
-
 int ncclAllReduce(const void *from, void *to, size_t count, int type, int op, gw_nccl_group group,
                   gw_cuda_handle where)
 {
     return op != GW_NCCL_SUM ? INVALID_ARGUMENT
                              : tell((part){.kind = ALL_REDUCE,
-                                           .from = from,
-                                           .to = to,
-                                           .bytes = bytes_of(count, type)},
-                                    group, where);
-}
-
-int ncclReduceScatter(const void *from, void *to, size_t count, int type, int op,
-                      gw_nccl_group group, gw_cuda_handle where)
-{
-    return op != GW_NCCL_SUM ? INVALID_ARGUMENT
-                             : tell((part){.kind = REDUCE_SCATTER,
                                            .from = from,
                                            .to = to,
                                            .bytes = bytes_of(count, type)},

@@ -108,7 +108,7 @@ static void groups(void **state)
     }
 }
 
-/* ---- sums and gather ---- */
+/* ---- sums ---- */
 
 enum { NUMBERS = 37 };
 
@@ -131,98 +131,33 @@ static gw_status finish(gw_comm *comm, gw_status posted, const gw_request *reque
     return posted == GW_OK ? gw_comm_wait(comm, *request, PATIENCE, why) : posted;
 }
 
-static void sums(rank_of *rank)
+static void sum(rank_of *rank)
 {
     gw_comm *comm = rank->comm;
-    const gw_comm_table *t = comm->table;
-    const uint32_t own = comm->rank, ranks = comm->ranks, root = ranks / 2;
-    float all[NUMBERS], one[NUMBERS];
+    float all[NUMBERS];
     gw_why why = {""};
     gw_request request = NULL;
     for (size_t i = 0; i < NUMBERS; i++) {
-        all[i] = one[i] = number_of(own, i);
+        all[i] = number_of(comm->rank, i);
     }
-    gw_status status = t->allreduce(comm, all, NUMBERS, &request, &why);
-    EXPECT(rank, finish(comm, status, &request, &why) == GW_OK, "%s", why.text);
-    status = t->reduce(comm, one, NUMBERS, root, &request, &why);
+    gw_status status = comm->table->allreduce(comm, all, NUMBERS, &request, &why);
     EXPECT(rank, finish(comm, status, &request, &why) == GW_OK, "%s", why.text);
     for (size_t i = 0; i < NUMBERS; i++) {
-        EXPECT(rank, all[i] == sum_of(ranks, i), "allreduce: %g at %zu", (double)all[i], i);
-        const float wanted = own == root ? sum_of(ranks, i) : number_of(own, i);
-        EXPECT(rank, one[i] == wanted, "reduce: %g at %zu", (double)one[i], i);
+        EXPECT(rank, all[i] == sum_of(comm->ranks, i), "allreduce: %g at %zu", (double)all[i], i);
     }
-    EXPECT(rank, t->reduce(comm, one, NUMBERS, ranks, &request, &why) == GW_ERR_ARG, "root %u",
-           ranks);
+    status = comm->table->allreduce(comm, NULL, NUMBERS, &request, &why);
+    EXPECT(rank, status == GW_ERR_ARG, "no buffer");
+    status = comm->table->broadcast(comm, all, NUMBERS, comm->ranks, &request, &why);
+    EXPECT(rank, status == GW_ERR_ARG, "root %u", comm->ranks);
 }
 
-/* counts of `arg`[0], and for odd members of `arg`[1]: equal, unequal, some empty. */
-static void scattered_sums(rank_of *rank)
-{
-    const size_t *arg = rank->arg;
-    gw_comm *comm = rank->comm;
-    const uint32_t own = comm->rank, ranks = comm->ranks;
-    size_t counts[8], at = 0, total = 0;
-    for (uint32_t i = 0; i < ranks; i++) {
-        counts[i] = arg[i % 2];
-        at = i == own ? total : at;
-        total += counts[i];
-    }
-    float values[8 * 16], mine[17];
-    for (size_t i = 0; i < total; i++) {
-        values[i] = number_of(own, i);
-    }
-    mine[counts[own]] = 99;
-    gw_why why = {""};
-    gw_request request = NULL;
-    const gw_status status =
-        comm->table->reduce_scatter(comm, values, counts, mine, &request, &why);
-    EXPECT(rank, finish(comm, status, &request, &why) == GW_OK, "%s", why.text);
-    for (size_t i = 0; i < counts[own]; i++) {
-        EXPECT(rank, mine[i] == sum_of(ranks, at + i), "%g at %zu of %zu", (double)mine[i], i,
-               counts[own]);
-    }
-    EXPECT(rank, mine[counts[own]] == 99, "written past its piece");
-}
-
-/* Member i brings 5 i bytes to the root. */
-static void gathered(rank_of *rank)
-{
-    gw_comm *comm = rank->comm;
-    const uint32_t own = comm->rank, ranks = comm->ranks, root = ranks - 1;
-    unsigned char out[40], in[400];
-    size_t sizes[8], offsets[8];
-    memset(in, UNTOUCHED, sizeof in);
-    for (uint32_t i = 0; i < ranks; i++) {
-        sizes[i] = 5 * (size_t)i;
-        offsets[i] = 45 * (size_t)i;
-    }
-    for (size_t i = 0; i < sizes[own]; i++) {
-        out[i] = byte_of(1, own, 0, i);
-    }
-    gw_why why = {""};
-    gw_request request = NULL;
-    const gw_status status =
-        comm->table->gatherv(comm, out, sizes[own], in, sizes, offsets, root, &request, &why);
-    EXPECT(rank, finish(comm, status, &request, &why) == GW_OK, "%s", why.text);
-    for (size_t i = 0; i < sizeof in; i++) {
-        const uint32_t from = (uint32_t)(i / 45);
-        const int theirs = own == root && from < ranks && i % 45 < sizes[from];
-        EXPECT(rank, in[i] == (theirs ? byte_of(1, from, 0, i % 45) : UNTOUCHED), "byte %zu", i);
-    }
-}
-
-static void sums_and_gather(void **state)
+static void sums(void **state)
 {
     (void)state;
-    static const size_t counts[][2] = {{16, 16}, {3, 11}, {0, 7}, {0, 0}};
     uint32_t ranks = 0;
     ALL_RANKS(ranks)
     {
-        run_on_nccl(ranks, sums, NULL);
-        run_on_nccl(ranks, gathered, NULL);
-        for (size_t i = 0; i < 4; i++) {
-            run_on_nccl(ranks, scattered_sums, counts[i]);
-        }
+        run_on_nccl(ranks, sum, NULL);
     }
 }
 
@@ -553,12 +488,18 @@ static void steps_refuse_it(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(every_operation),   cmocka_unit_test(groups),
-        cmocka_unit_test(sums_and_gather),   cmocka_unit_test(streams_are_respected),
-        cmocka_unit_test(steady_state),      cmocka_unit_test(abort_reaches_all),
-        cmocka_unit_test(disagreement_ends), cmocka_unit_test(refusal_is_told),
-        cmocka_unit_test(all_need_a_device), cmocka_unit_test(split_has_a_limit),
-        cmocka_unit_test(libraries),         cmocka_unit_test(steps_refuse_it),
+        cmocka_unit_test(every_operation),
+        cmocka_unit_test(groups),
+        cmocka_unit_test(sums),
+        cmocka_unit_test(streams_are_respected),
+        cmocka_unit_test(steady_state),
+        cmocka_unit_test(abort_reaches_all),
+        cmocka_unit_test(disagreement_ends),
+        cmocka_unit_test(refusal_is_told),
+        cmocka_unit_test(all_need_a_device),
+        cmocka_unit_test(split_has_a_limit),
+        cmocka_unit_test(libraries),
+        cmocka_unit_test(steps_refuse_it),
     };
     return cmocka_run_group_tests(tests, load_fake, NULL);
 }

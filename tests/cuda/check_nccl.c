@@ -84,10 +84,6 @@ static void move_bytes(gw_comm *comm)
     finish(comm, t->alltoallv(comm, out, &size, &offset, in, &size, &none, &request, &why),
            &request);
     look(in, 2, size / sizeof(float), 0.5f, "alltoallv");
-    make(comm, 0.75f);
-    finish(comm, t->gatherv(comm, out, BYTES, in, &(size_t){BYTES}, &none, 0, &request, &why),
-           &request);
-    look(in, 0, NUMBERS, 0.75f, "gatherv");
     make(comm, 0);
     finish(comm, t->broadcast(comm, out, BYTES, 0, &request, &why), &request);
     look(out, 0, NUMBERS, 0, "broadcast");
@@ -97,15 +93,10 @@ static void move_bytes(gw_comm *comm)
 static void sum_numbers(gw_comm *comm)
 {
     const gw_comm_table *t = comm->table;
-    const size_t count = NUMBERS - 5;
     gw_request request = NULL;
     make(comm, 0.25f);
     finish(comm, t->allreduce(comm, out, NUMBERS, &request, &why), &request);
     look(out, 0, NUMBERS, 0.25f, "allreduce");
-    finish(comm, t->reduce(comm, out, NUMBERS, 0, &request, &why), &request);
-    look(out, 0, NUMBERS, 0.25f, "reduce");
-    finish(comm, t->reduce_scatter(comm, out, &count, in, &request, &why), &request);
-    look(in, 0, count, 0.25f, "reduce_scatter");
 }
 
 static void many_under_way(gw_comm *comm)

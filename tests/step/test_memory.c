@@ -74,7 +74,6 @@ static gw_status open_step(end *e)
                                    .threads = 2,
                                    .ranks_per_node = RANKS,
                                    .fuse_below = 8,
-                                   .measure_error = 1,
                                    .timeout = PATIENCE,
                                    .own_thread = 1};
     uint32_t groups[LAYERS], buckets[LAYERS] = {0};

@@ -26,16 +26,15 @@ typedef struct variant {
     const char *name;
     int own_thread;
     unsigned threads;
-    int measure_error;
     uint64_t fuse_below;
     uint64_t piece;
     int all_or_nothing;
 } variant;
 
 static const variant variants[] = {
-    {"in wait", 0, 1, 0, 0, 0, 0},
-    {"with a thread, a pool, small layers together", 1, 2, 0, 64, 40000, 0},
-    {"with errors measured, all or nothing", 1, 1, 1, 64, 0, 1},
+    {"in wait", 0, 1, 0, 0, 0},
+    {"with a thread, a pool, small layers together", 1, 2, 64, 40000, 0},
+    {"all or nothing", 1, 1, 64, 0, 1},
 };
 enum { VARIANTS = sizeof variants / sizeof variants[0] };
 
@@ -161,7 +160,6 @@ static void rank_main(uint32_t rank, gw_comm *comm, void *arg)
                                    .ranks_per_node = 2,
                                    .own_thread = j->variant->own_thread,
                                    .threads = j->variant->threads,
-                                   .measure_error = j->variant->measure_error,
                                    .fuse_below = j->variant->fuse_below,
                                    .piece = j->variant->piece,
                                    .all_or_nothing = j->variant->all_or_nothing};
