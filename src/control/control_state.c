@@ -61,9 +61,11 @@ static void walk(gw_control *c, gw_walk *w)
     c->policy->walk(c, w);
 }
 
+/* The thread may be at work on what the walk goes over. */
 static size_t bytes_of(gw_control *c)
 {
     gw_walk w = {.to = NULL};
+    (void)gw_control_idle(c);
     walk(c, &w);
     return 8 * (w.n + 1);
 }
@@ -92,12 +94,11 @@ gw_status gw_control_save(gw_step *s, const gw_policy *policy, void *buffer, siz
     if (status != GW_OK) {
         return status;
     }
+    gw_control *c = gw_control_of(s);
     if (buffer == NULL || capacity < bytes || s->posted != 0) {
         return GW_FAIL(why, GW_ERR_CAPACITY, "%s's state is saved between steps, in %zu bytes",
                        policy->name, bytes);
     }
-    gw_control *c = gw_control_of(s);
-    (void)gw_control_idle(c);
     gw_walk w = {.to = buffer};
     gw_put_u64(w.to + (size_t)8 * AT_MAGIC, policy->magic);
     gw_put_u64(w.to + (size_t)8 * AT_SETTINGS, c->hash);
@@ -149,7 +150,6 @@ gw_status gw_control_load(gw_step *s, const gw_policy *policy, const void *bytes
     if (status != GW_OK) {
         return status;
     }
-    (void)gw_control_idle(c);
     gw_walk w = {.from = bytes};
     walk(c, &w);
     return policy->resume(c, why);
