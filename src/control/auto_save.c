@@ -14,12 +14,10 @@ static void rules(gw_walk *w, gw_step_auto *u)
         gw_walk_numbers(w, of[i], 1);
     }
     uint32_t fallen = (uint32_t)(j->fallen + 1), first = (uint32_t)u->first;
-    gw_walk_small(w, &j->patience);
-    gw_walk_small(w, &j->calm);
-    gw_walk_small(w, &j->losses);
-    gw_walk_small(w, &j->clean);
-    gw_walk_small(w, &fallen);
-    gw_walk_small(w, &first);
+    uint32_t *const counts[] = {&j->patience, &j->calm, &j->losses, &j->clean, &fallen, &first};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        gw_walk_below(w, counts[i], (uint64_t)1 << 32);
+    }
     j->fallen = (int)fallen - 1;
     u->first = first != 0;
     gw_walk_word(w, &j->fallen_at);
@@ -37,7 +35,7 @@ static void cluster(gw_walk *w, gw_step_auto *u)
     gw_walk_numbers(w, &c->inter.latency, 1);
     gw_walk_numbers(w, &c->inter.rate, 1);
     gw_walk_numbers(w, &c->copy.rate, 1);
-    gw_walk_small(w, &c->cpu_workers);
+    gw_walk_below(w, &c->cpu_workers, (uint64_t)1 << 32);
     for (size_t i = 0; i < c->n_codecs; i++) {
         gw_cost_curve *const curves[] = {&u->codecs[i].encode, &u->codecs[i].decode};
         for (int k = 0; k < 2; k++) {

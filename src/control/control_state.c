@@ -26,13 +26,6 @@ void gw_walk_word(gw_walk *w, uint64_t *value)
     *value = gw_walk_reads(w) ? word : *value;
 }
 
-void gw_walk_small(gw_walk *w, uint32_t *value)
-{
-    uint64_t wide = *value;
-    gw_walk_word(w, &wide);
-    *value = (uint32_t)wide;
-}
-
 void gw_walk_numbers(gw_walk *w, double *values, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
