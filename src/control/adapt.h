@@ -25,5 +25,6 @@ static inline gw_adapting *gw_adapting_of(gw_control *c)
 
 gw_status gw_adapting_check(const gw_step *s, const void *config, gw_why *why);
 gw_status gw_adapting_open(gw_control *c, const void *config, gw_why *why);
+gw_status gw_adapting_list(gw_control *c, const gw_layer *l, gw_control_layer *to, gw_why *why);
 
 #endif

@@ -66,14 +66,23 @@ static gw_status find_milder(gw_adapting *a, const gw_layer *l, gw_control_layer
                    l->name);
 }
 
-/* to->n is 0 if there is nothing to choose. */
-static gw_status list_levels(gw_adapting *a, uint32_t layer, gw_control_layer *to, gw_why *why)
+static int is_pinned(const gw_step_adapt_config *c, uint32_t layer)
 {
-    const gw_layer *l = &a->control.step->layers[layer];
-    gw_control *c = &a->control;
+    size_t i = 0;
+    while (i < c->n_pinned && c->pinned[i] != layer) {
+        i++;
+    }
+    return i < c->n_pinned;
+}
+
+gw_status gw_adapting_list(gw_control *c, const gw_layer *l, gw_control_layer *to, gw_why *why)
+{
+    gw_adapting *a = gw_adapting_of(c);
+    if (l->params.codec == NULL || l->elements == 0 || is_pinned(&a->config, to->layer)) {
+        return GW_OK;
+    }
     gw_params *levels = gw_control_memory(c, GW_ADAPT_MOST_LEVELS, sizeof *levels);
     size_t n = 0;
-    *to = (gw_control_layer){.layer = layer};
     if (levels == NULL) {
         return gw_control_has_memory(c, why);
     }
@@ -88,10 +97,10 @@ static gw_status list_levels(gw_adapting *a, uint32_t layer, gw_control_layer *t
     to->bytes = gw_control_memory(c, n, sizeof *to->bytes);
     status = gw_control_has_memory(c, why);
     for (uint32_t i = 0; i < n && status == GW_OK; i++) {
-        status = route_of(a->control.step, l, &levels[i], i == 0, &to->routes[i], why);
+        status = route_of(c->step, l, &levels[i], i == 0, &to->routes[i], why);
         if (status == GW_OK) {
-            status = gw_control_bytes_sent(a->control.step, l, &levels[i], &to->routes[i],
-                                           &to->bytes[i], why);
+            status =
+                gw_control_bytes_sent(c->step, l, &levels[i], &to->routes[i], &to->bytes[i], why);
         }
     }
     if (status != GW_OK) {
@@ -99,39 +108,6 @@ static gw_status list_levels(gw_adapting *a, uint32_t layer, gw_control_layer *t
     }
     raise(a, to);
     return find_milder(a, l, to, why);
-}
-
-static int is_pinned(const gw_step_adapt_config *c, uint32_t layer)
-{
-    size_t i = 0;
-    while (i < c->n_pinned && c->pinned[i] != layer) {
-        i++;
-    }
-    return i < c->n_pinned;
-}
-
-static gw_status list_layers(gw_adapting *a, gw_why *why)
-{
-    gw_control *c = &a->control;
-    const gw_step *s = c->step;
-    gw_status status = gw_control_make_places(c, why);
-    for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
-        const gw_layer *l = &s->layers[i];
-        c->place_of[i] = UINT32_MAX;
-        if (l->params.codec == NULL || l->fusion != UINT32_MAX || l->elements == 0 ||
-            is_pinned(&a->config, i)) {
-            continue;
-        }
-        gw_control_layer *to = &c->layers[c->n];
-        status = list_levels(a, i, to, why);
-        if (to->n != 0) {
-            c->place_of[i] = c->n++;
-        }
-    }
-    if (status == GW_OK && c->n == 0) {
-        return GW_FAIL(why, GW_ERR_STATE, "adapt: no layer has a codec and levels to choose from");
-    }
-    return status;
 }
 
 /* ---- settings ---- */
@@ -205,7 +181,7 @@ gw_status gw_adapting_open(gw_control *c, const void *config, gw_why *why)
 {
     gw_adapting *a = gw_adapting_of(c);
     keep_config(a, config);
-    gw_status status = list_layers(a, why);
+    gw_status status = gw_control_list(c, why);
     a->norms = gw_control_memory(c, c->n, sizeof *a->norms);
     a->chosen = gw_control_memory(c, c->n, sizeof *a->chosen);
     a->posed = gw_control_memory(c, c->n, sizeof *a->posed);

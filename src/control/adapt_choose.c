@@ -283,9 +283,8 @@ static gw_status resume(gw_control *c, gw_why *why)
     (void)pthread_mutex_lock(&c->lock);
     c->measured = c->handed = !c->live ? 0 : done < c->window ? done : c->window;
     (void)pthread_mutex_unlock(&c->lock);
-    if (c->live && done > c->window + c->lag) { /* the tables had arrived */
-        gw_control_ask(c);
-    }
+    gw_control_hand(c, c->handed,
+                    c->live && done > c->window + c->lag); /* the tables had arrived */
     return GW_OK;
 }
 
@@ -297,6 +296,7 @@ static const gw_policy policy = {.name = "adapt",
                                  .magic = UINT64_C(0x3154504144415747), /* "GWADAPT1" */
                                  .check = gw_adapting_check,
                                  .open = gw_adapting_open,
+                                 .list = gw_adapting_list,
                                  .start = start,
                                  .posted = posted,
                                  .waited = waited,

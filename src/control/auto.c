@@ -395,6 +395,7 @@ static const gw_policy policy = {.name = "auto",
                                  .magic = UINT64_C(0x324F545541574700), /* "GWAUTO2" */
                                  .check = gw_auto_check,
                                  .open = gw_auto_open,
+                                 .list = gw_auto_list,
                                  .start = gw_auto_start,
                                  .posted = gw_auto_posted,
                                  .waited = waited,

@@ -178,6 +178,7 @@ static inline gw_step_auto *gw_auto_of(gw_control *c)
 /* Of the policy: */
 gw_status gw_auto_check(const gw_step *s, const void *config, gw_why *why);
 gw_status gw_auto_open(gw_control *c, const void *config, gw_why *why);
+gw_status gw_auto_list(gw_control *c, const gw_layer *of, gw_control_layer *l, gw_why *why);
 gw_status gw_auto_start(gw_control *c, const void *config, gw_why *why);
 gw_status gw_auto_posted(gw_control *c, uint32_t layer, uint32_t place, const gw_tensor *gradient,
                          gw_why *why);

@@ -165,10 +165,14 @@ static void add_levels(gw_control_layer *l, const gw_params *family, const gw_la
 enum { MOST_LEVELS = 1 + 7 * GW_AUTO_FAMILIES + 1 };
 
 /* First what has tables, the families one behind the other, then the rest. */
-static gw_status list_levels(gw_step_auto *u, gw_control_layer *l, const gw_layer *of, gw_why *why)
+gw_status gw_auto_list(gw_control *c, const gw_layer *of, gw_control_layer *l, gw_why *why)
 {
+    gw_step_auto *u = gw_auto_of(c);
+    if (of->elements < u->config.min_elements || of->elements < GW_AUTO_BINS) {
+        return GW_OK;
+    }
     gw_params uniform = u->config.uniform;
-    l->levels = gw_control_memory(&u->control, MOST_LEVELS, sizeof *l->levels);
+    l->levels = gw_control_memory(c, MOST_LEVELS, sizeof *l->levels);
     if (l->levels == NULL || gw_params_parse(&l->levels[0], "cast:to=f32", why) != GW_OK) {
         return GW_FAIL(why, GW_ERR_MEMORY, "no memory for levels, or no codec 'cast'");
     }
@@ -194,28 +198,6 @@ static gw_status list_levels(gw_step_auto *u, gw_control_layer *l, const gw_laye
     return status == GW_OK
                ? GW_OK
                : GW_FAIL(why, status, "auto: a family does not fit layer '%.100s'", of->name);
-}
-
-static gw_status list_layers(gw_step_auto *u, gw_why *why)
-{
-    gw_control *c = &u->control;
-    const gw_step *s = u->control.step;
-    gw_status status = gw_control_make_places(c, why);
-    for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
-        const gw_layer *l = &s->layers[i];
-        c->place_of[i] = UINT32_MAX;
-        if (l->fusion == UINT32_MAX && l->elements >= u->config.min_elements &&
-            l->elements >= GW_AUTO_BINS) {
-            c->place_of[i] = c->n++;
-            c->layers[c->place_of[i]].layer = i;
-            status = list_levels(u, &c->layers[c->place_of[i]], l, why);
-        }
-    }
-    if (status == GW_OK && c->n == 0) {
-        return GW_FAIL(why, GW_ERR_STATE, "auto: no layer has %llu elements and goes by itself",
-                       (unsigned long long)u->config.min_elements);
-    }
-    return status;
 }
 
 /* ---- memory ---- */
@@ -317,7 +299,7 @@ gw_status gw_auto_open(gw_control *c, const void *config, gw_why *why)
         status = complete(u, given, why);
     }
     if (status == GW_OK) {
-        status = list_layers(u, why);
+        status = gw_control_list(c, why);
     }
     if (status == GW_OK) {
         status = allocate(u, why);

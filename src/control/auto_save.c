@@ -14,12 +14,10 @@ static void rules(gw_walk *w, gw_step_auto *u)
         gw_walk_numbers(w, of[i], 1);
     }
     uint32_t fallen = (uint32_t)(j->fallen + 1), first = (uint32_t)u->first;
-    gw_walk_small(w, &j->patience);
-    gw_walk_small(w, &j->calm);
-    gw_walk_small(w, &j->losses);
-    gw_walk_small(w, &j->clean);
-    gw_walk_small(w, &fallen);
-    gw_walk_small(w, &first);
+    uint32_t *const counts[] = {&j->patience, &j->calm, &j->losses, &j->clean, &fallen, &first};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        gw_walk_below(w, counts[i], (uint64_t)1 << 32);
+    }
     j->fallen = (int)fallen - 1;
     u->first = first != 0;
     gw_walk_word(w, &j->fallen_at);
@@ -37,11 +35,11 @@ static void cluster(gw_walk *w, gw_step_auto *u)
     gw_walk_numbers(w, &c->inter.latency, 1);
     gw_walk_numbers(w, &c->inter.rate, 1);
     gw_walk_numbers(w, &c->copy.rate, 1);
-    gw_walk_small(w, &c->cpu_workers);
+    gw_walk_below(w, &c->cpu_workers, (uint64_t)1 << 32);
     for (size_t i = 0; i < c->n_codecs; i++) {
         gw_cost_curve *const curves[] = {&u->codecs[i].encode, &u->codecs[i].decode};
         for (int k = 0; k < 2; k++) {
-            gw_walk_small(w, &curves[k]->n);
+            gw_walk_below(w, &curves[k]->n, GW_COST_POINTS + 1);
             for (int p = 0; p < GW_COST_POINTS; p++) {
                 gw_walk_numbers(w, &curves[k]->point[p].bytes, 1);
                 gw_walk_numbers(w, &curves[k]->point[p].seconds, 1);
@@ -53,10 +51,10 @@ static void cluster(gw_walk *w, gw_step_auto *u)
 static void way(gw_walk *w, gw_auto_way *x, uint32_t ways)
 {
     uint64_t id = x->params.codec != NULL ? gw_codec_id(x->params.codec) : UINT64_MAX;
-    uint64_t steps = x->route.n_steps;
+    uint32_t steps = x->route.n_steps;
     gw_walk_word(w, &id);
     gw_walk_numbers(w, x->params.value, GW_PARAMS_MAX);
-    gw_walk_word(w, &steps);
+    gw_walk_below(w, &steps, GW_ROUTE_MAX_STEPS + 1);
     gw_walk_below(w, &x->with, ways);
     x->params.codec = id <= UINT8_MAX ? gw_codec_by_id((uint8_t)id) : NULL;
     x->route.n_steps = (uint8_t)steps;

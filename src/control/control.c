@@ -67,7 +67,7 @@ static gw_status take_tables(gw_control *c, gw_why *why)
         status = c->policy->taken(c, why);
     }
     if (status == GW_OK) {
-        gw_control_ask(c);
+        gw_control_hand(c, c->handed, 1);
     }
     return status;
 }
@@ -86,7 +86,7 @@ gw_status gw_control_go_on(gw_control *c, uint64_t number, gw_why *why)
     }
     const uint64_t offset = number - c->start;
     if (offset < c->window && !c->quick) {
-        gw_control_hand(c, offset + 1);
+        gw_control_hand(c, offset + 1, 0);
     }
     if (offset == c->window - 1 + c->lag) {
         return gw_control_send(c, why);

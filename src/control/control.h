@@ -47,10 +47,11 @@ typedef struct gw_policy {
     size_t size;          /* of the state, which begins with a gw_control and is all zeros */
     uint64_t magic;       /* of the checkpoint */
 
-    /* Begin: refuses what cannot be; lists layers, makes room, hashes what choices depend on; plans what holds until
-     * the first choice. */
+    /* Begin: refuses what cannot be; lists layers, makes room, hashes what choices depend on; lists the levels of a
+     * layer, none where there is nothing to choose; plans what holds until the first choice. */
     gw_status (*check)(const gw_step *s, const void *config, gw_why *why);
     gw_status (*open)(gw_control *c, const void *config, gw_why *why);
+    gw_status (*list)(gw_control *c, const gw_layer *l, gw_control_layer *to, gw_why *why);
     gw_status (*start)(gw_control *c, const void *config, gw_why *why);
 
     /* In post; `place` is UINT32_MAX for a layer that nothing is chosen for. After wait: begins rounds, goes on with them. */
@@ -168,8 +169,8 @@ gw_status gw_control_compare(gw_control *c, uint64_t checksum, gw_why *why);
 
 /* ---- layers ---- */
 
-/* Room for as many layers as the step has. */
-gw_status gw_control_make_places(gw_control *c, gw_why *why);
+/* By the policy's open: the step's layers that are sent by themselves, with their levels. */
+gw_status gw_control_list(gw_control *c, gw_why *why);
 /* Once they are listed, and with the window: copies and tables, with `more` numbers behind each. */
 gw_status gw_control_lay_out(gw_control *c, size_t more, gw_why *why);
 /* What rank 0 sends of a layer in a step. */
@@ -188,8 +189,8 @@ gw_status gw_control_copy(gw_control *c, uint32_t place, const gw_tensor *gradie
 gw_status gw_control_run(gw_control *c, gw_why *why); /* the thread */
 /* Waits for it: all handed shares measured and, if asked for, the choice made. 1 if it was not done. */
 int gw_control_idle(gw_control *c);
-void gw_control_hand(gw_control *c, uint64_t shares);
-void gw_control_ask(gw_control *c);
+/* Shares of the window that are copied; it is time to choose. */
+void gw_control_hand(gw_control *c, uint64_t shares, int solve);
 
 /* ---- checkpoints ---- */
 
@@ -207,7 +208,6 @@ static inline int gw_walk_reads(const gw_walk *w)
     return w->from != NULL && !w->checks;
 }
 void gw_walk_word(gw_walk *w, uint64_t *value);
-void gw_walk_small(gw_walk *w, uint32_t *value);
 void gw_walk_numbers(gw_walk *w, double *values, size_t n);
 void gw_walk_same(gw_walk *w,
                   uint64_t value); /* another one: the checkpoint is of other settings */

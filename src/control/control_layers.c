@@ -7,13 +7,27 @@
 
 /* ---- memory ---- */
 
-gw_status gw_control_make_places(gw_control *c, gw_why *why)
+gw_status gw_control_list(gw_control *c, gw_why *why)
 {
-    const uint32_t n = c->step->n_layers;
-    c->known = n;
-    c->layers = gw_control_memory(c, n, sizeof *c->layers);
-    c->place_of = gw_control_memory(c, n, sizeof *c->place_of);
-    return gw_control_has_memory(c, why);
+    const gw_step *s = c->step;
+    c->known = s->n_layers;
+    c->layers = gw_control_memory(c, c->known, sizeof *c->layers);
+    c->place_of = gw_control_memory(c, c->known, sizeof *c->place_of);
+    gw_status status = gw_control_has_memory(c, why);
+    for (uint32_t i = 0; i < c->known && status == GW_OK; i++) {
+        gw_control_layer *to = &c->layers[c->n];
+        to->layer = i;
+        if (s->layers[i].fusion == UINT32_MAX) {
+            status = c->policy->list(c, &s->layers[i], to, why);
+        }
+        c->place_of[i] = to->n != 0 ? c->n++ : UINT32_MAX;
+    }
+    if (status == GW_OK && c->n == 0) {
+        return GW_FAIL(why, GW_ERR_STATE,
+                       "%s: no layer is sent by itself and has levels to choose from",
+                       c->policy->name);
+    }
+    return status;
 }
 
 /* Places in the table, copies and which step of the window makes them: equal shares, as far as layers allow. */

@@ -189,18 +189,11 @@ int gw_control_idle(gw_control *c)
     return late;
 }
 
-void gw_control_hand(gw_control *c, uint64_t shares)
+void gw_control_hand(gw_control *c, uint64_t shares, int solve)
 {
     (void)pthread_mutex_lock(&c->lock);
     c->handed = shares;
-    (void)pthread_cond_broadcast(&c->changed);
-    (void)pthread_mutex_unlock(&c->lock);
-}
-
-void gw_control_ask(gw_control *c)
-{
-    (void)pthread_mutex_lock(&c->lock);
-    c->solve = 1;
+    c->solve = solve;
     (void)pthread_cond_broadcast(&c->changed);
     (void)pthread_mutex_unlock(&c->lock);
 }

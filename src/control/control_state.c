@@ -26,13 +26,6 @@ void gw_walk_word(gw_walk *w, uint64_t *value)
     *value = gw_walk_reads(w) ? word : *value;
 }
 
-void gw_walk_small(gw_walk *w, uint32_t *value)
-{
-    uint64_t wide = *value;
-    gw_walk_word(w, &wide);
-    *value = (uint32_t)wide;
-}
-
 void gw_walk_numbers(gw_walk *w, double *values, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
@@ -61,9 +54,11 @@ static void walk(gw_control *c, gw_walk *w)
     c->policy->walk(c, w);
 }
 
+/* The thread may be at work on what the walk goes over. */
 static size_t bytes_of(gw_control *c)
 {
     gw_walk w = {.to = NULL};
+    (void)gw_control_idle(c);
     walk(c, &w);
     return 8 * (w.n + 1);
 }
@@ -92,12 +87,11 @@ gw_status gw_control_save(gw_step *s, const gw_policy *policy, void *buffer, siz
     if (status != GW_OK) {
         return status;
     }
+    gw_control *c = gw_control_of(s);
     if (buffer == NULL || capacity < bytes || s->posted != 0) {
         return GW_FAIL(why, GW_ERR_CAPACITY, "%s's state is saved between steps, in %zu bytes",
                        policy->name, bytes);
     }
-    gw_control *c = gw_control_of(s);
-    (void)gw_control_idle(c);
     gw_walk w = {.to = buffer};
     gw_put_u64(w.to + (size_t)8 * AT_MAGIC, policy->magic);
     gw_put_u64(w.to + (size_t)8 * AT_SETTINGS, c->hash);
@@ -149,7 +143,6 @@ gw_status gw_control_load(gw_step *s, const gw_policy *policy, const void *bytes
     if (status != GW_OK) {
         return status;
     }
-    (void)gw_control_idle(c);
     gw_walk w = {.from = bytes};
     walk(c, &w);
     return policy->resume(c, why);
