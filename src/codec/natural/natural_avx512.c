@@ -123,16 +123,6 @@ static inline void decode9_how(const uint8_t *exponents, const uint8_t *signs, s
     gw_natural_scalar.decode9(exponents + i, signs + i / 8, n - i, how, out + i);
 }
 
-static void decode9(const uint8_t *exponents, const uint8_t *signs, size_t n, gw_apply how,
-                    float *out)
-{
-    if (how == GW_ADD) {
-        decode9_how(exponents, signs, n, GW_ADD, out);
-    } else {
-        decode9_how(exponents, signs, n, GW_SET, out);
-    }
-}
-
 /* Powers of two have nothing in their lower sixteen bits. The upper two bytes of 64 of them are made in two
  * registers, then interleaved with each other and with zeros; the interleaving keeps to 128-bit lanes, whose
  * dwords are so placed before that each result has sixteen numbers in order. */
@@ -165,13 +155,14 @@ static inline void decode8_how(const uint8_t *codes, size_t n, uint32_t base, gw
     gw_natural_scalar.decode8(codes + i, n - i, base, how, out + i);
 }
 
-static void decode8(const uint8_t *codes, size_t n, uint32_t base, gw_apply how, float *out)
+/* decode8_how sees to codes of numbers that are not finite. */
+static inline int any_non_finite(const uint8_t *codes, size_t n)
 {
-    if (how == GW_ADD) {
-        decode8_how(codes, n, base, GW_ADD, out);
-    } else {
-        decode8_how(codes, n, base, GW_SET, out);
-    }
+    (void)codes;
+    (void)n;
+    return 0;
 }
+
+#include "codec/natural/natural_apply.h"
 
 const gw_natural_kernels gw_natural_avx512 = {planes, fold, any_below, decode9, decode8};

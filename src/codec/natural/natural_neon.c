@@ -101,16 +101,6 @@ static inline void decode9_how(const uint8_t *exponents, const uint8_t *signs, s
     gw_natural_scalar.decode9(exponents + i, signs + i / 8, n - i, how, out + i);
 }
 
-static void decode9(const uint8_t *exponents, const uint8_t *signs, size_t n, gw_apply how,
-                    float *out)
-{
-    if (how == GW_ADD) {
-        decode9_how(exponents, signs, n, GW_ADD, out);
-    } else {
-        decode9_how(exponents, signs, n, GW_SET, out);
-    }
-}
-
 /* The loop below makes −0 of a code for a number that was not finite. */
 static int any_non_finite(const uint8_t *codes, size_t n)
 {
@@ -141,15 +131,6 @@ static inline void decode8_how(const uint8_t *codes, size_t n, uint32_t base, gw
     gw_natural_scalar.decode8(codes + i, n - i, base, how, out + i);
 }
 
-static void decode8(const uint8_t *codes, size_t n, uint32_t base, gw_apply how, float *out)
-{
-    if (any_non_finite(codes, n)) {
-        gw_natural_scalar.decode8(codes, n, base, how, out);
-    } else if (how == GW_ADD) {
-        decode8_how(codes, n, base, GW_ADD, out);
-    } else {
-        decode8_how(codes, n, base, GW_SET, out);
-    }
-}
+#include "codec/natural/natural_apply.h"
 
 const gw_natural_kernels gw_natural_neon = {planes, fold, any_below, decode9, decode8};

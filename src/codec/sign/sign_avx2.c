@@ -102,13 +102,6 @@ static inline void decode_how(const uint8_t *bits, size_t n, float scale, gw_app
     gw_sign_scalar.decode(bits + i / 8, n - i, scale, how, out + i);
 }
 
-static void decode(const uint8_t *bits, size_t n, float scale, gw_apply how, float *out)
-{
-    if (how == GW_ADD) {
-        decode_how(bits, n, scale, GW_ADD, out);
-    } else {
-        decode_how(bits, n, scale, GW_SET, out);
-    }
-}
+#include "codec/sign/sign_apply.h"
 
 const gw_sign_kernels gw_sign_avx2 = {sums, signs, keep, decode};
