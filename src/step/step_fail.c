@@ -1,4 +1,4 @@
-/* A step that failed: the other ranks are told, what was under way is taken back, and the message says who was waited for. */
+/* A step that failed: it is reported to the other ranks, what was under way is taken back, and the message says who was waited for. */
 #include "step/step.h"
 
 void gw_step_fail(gw_step *s, gw_status status, const gw_why *why)
