@@ -128,7 +128,8 @@ static void effect_words(const gw_params *params, double error, uint32_t hops, c
             "is biased: it leaves out most of each gradient and sends the rest in later "
             "steps (error feedback). Measured, such codecs lose accuracy with SGD, and "
             "with Adam they ruin training (docs/train.md, docs/pytorch.md, \"Quality\") unless "
-            "PyTorch's attach is given optimizer= (docs/adam.md). Compare a short run with dense before using it");
+            "PyTorch's attach is given optimizer= (docs/adam.md). Compare a short run with dense "
+            "before using it");
     } else if (flags & GW_CODEC_UNBIASED) {
         (void)snprintf(
             text, size,

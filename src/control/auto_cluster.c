@@ -86,12 +86,12 @@ static gw_status code(coder *c, size_t n, int decodes, gw_why *why)
 static gw_status time_coding(coder *c, size_t n, int decodes, double *seconds, gw_why *why)
 {
     gw_status status = code(c, n, decodes, why); /* warms up */
-    const double begin = gw_step_now();
+    const double begin = gw_clock();
     uint32_t repeats = 0;
-    for (; status == GW_OK && (repeats < 2 || gw_step_now() - begin < LONG_ENOUGH); repeats++) {
+    for (; status == GW_OK && (repeats < 2 || gw_clock() - begin < LONG_ENOUGH); repeats++) {
         status = code(c, n, decodes, why);
     }
-    *seconds = (gw_step_now() - begin) / repeats;
+    *seconds = (gw_clock() - begin) / repeats;
     return status;
 }
 
@@ -123,11 +123,11 @@ static void *work(void *stop)
 static double compute(void)
 {
     volatile double x = 1;
-    const double begin = gw_step_now();
+    const double begin = gw_clock();
     for (int i = 0; i < 3000000; i++) {
         x = x * 1.0000001;
     }
-    return gw_step_now() - begin;
+    return gw_clock() - begin;
 }
 
 /* How much longer a thread takes beside another one of each rank: from 1.5 times on they take turns on a core. */
@@ -155,13 +155,13 @@ static double time_copy(void)
     double seconds = 0;
     if (from != NULL) {
         memset(from, 1, 2 * (size_t)BYTES);
-        const double begin = gw_step_now();
+        const double begin = gw_clock();
         uint32_t repeats = 0;
-        for (; repeats < 2 || gw_step_now() - begin < LONG_ENOUGH; repeats++) {
+        for (; repeats < 2 || gw_clock() - begin < LONG_ENOUGH; repeats++) {
             memcpy(from + (repeats % 2) * (size_t)BYTES, from + (1 - repeats % 2) * (size_t)BYTES,
                    BYTES);
         }
-        seconds = (gw_step_now() - begin) / repeats / BYTES;
+        seconds = (gw_clock() - begin) / repeats / BYTES;
     }
     free(from);
     return seconds;
@@ -299,11 +299,11 @@ static const double LONG_LOOK = 0.01;
 static gw_status nap(gw_comm *comm, gw_request request, double timeout, gw_why *why)
 {
     const struct timespec length = {0, 50000};
-    const double begun = gw_step_now();
+    const double begun = gw_clock();
     int done = 0;
     gw_status status = comm->table->test(comm, request, &done, why);
     while (status == GW_OK && !done) {
-        if (gw_step_now() - begun > timeout) {
+        if (gw_clock() - begun > timeout) {
             return GW_FAIL(why, GW_ERR_TIMEOUT, "auto: a link does not answer");
         }
         (void)nanosleep(&length, NULL);
@@ -337,12 +337,12 @@ static gw_status exchange(gw_step_auto *u, gw_comm *comm, size_t piece, double o
         at[i] = i * piece;
     }
     uint8_t *receive = u->probe + MOST_PROBE + 64 * (size_t)ranks;
-    const double begin = gw_step_now(), spent = spent_here();
+    const double begin = gw_clock(), spent = spent_here();
     status = comm->table->alltoallv(comm, u->probe, sizes, at, receive, sizes, at, &request, why);
     if (status == GW_OK) {
         status = nap(comm, request, u->control.step->config.timeout, why);
     }
-    own[0] = gw_step_now() - begin;
+    own[0] = gw_clock() - begin;
     own[1] = spent_here() - spent;
     for (uint32_t i = 0; i < comm->ranks && status == GW_OK; i++) { /* all ranks send the same */
         if (sizes[i] != 0 && memcmp(receive + at[i], u->probe, piece) != 0) {

@@ -111,7 +111,7 @@ static gw_status measure_layer(gw_control *c, const gw_control_layer *l, gw_why 
 static void measure_share(gw_control *c, uint64_t share)
 {
     gw_why why = {""};
-    const double begin = gw_step_now();
+    const double begin = gw_clock();
     for (uint32_t i = 0; i < c->n; i++) {
         const gw_status status =
             c->layers[i].share == share ? measure_layer(c, &c->layers[i], &why) : GW_OK;
@@ -119,13 +119,13 @@ static void measure_share(gw_control *c, uint64_t share)
             c->own[GW_TABLE_STATUS] = (double)status;
         }
     }
-    c->own[GW_TABLE_SECONDS] += gw_step_now() - begin;
+    c->own[GW_TABLE_SECONDS] += gw_clock() - begin;
 }
 
 static void choose(gw_control *c)
 {
     const gw_policy *policy = c->policy;
-    const double begin = gw_step_now();
+    const double begin = gw_clock();
     gw_why why = {""};
     c->failed = c->mean[GW_TABLE_STATUS] == 0
                     ? policy->decide(c, &why)
@@ -134,7 +134,7 @@ static void choose(gw_control *c)
         policy->keep(c);
     }
     policy->describe(c, &why);
-    c->solve_seconds = gw_step_now() - begin;
+    c->solve_seconds = gw_clock() - begin;
 }
 
 /* ---- the thread ---- */

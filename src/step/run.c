@@ -34,7 +34,7 @@ static int too_early(const gw_step *s, const gw_task *t)
 static void time_task(gw_step *s, const gw_step_lane *lane, const gw_task *t)
 {
     const gw_program *program = gw_exchange_program(t->exchange);
-    const double seconds = gw_step_now() - lane->since;
+    const double seconds = gw_clock() - lane->since;
     uint32_t phases = 0;
     for (uint32_t i = 0; i < program->n_moves; i++) {
         const gw_move *m = &program->move[i];
@@ -127,7 +127,7 @@ void gw_step_wake(gw_step *s)
 /* Sleeps until something is posted or has arrived, or a little while. */
 static void rest(gw_step *s, double since, int idle)
 {
-    const double share = 1e6 * (gw_step_now() - since) / NAP_SHARE;
+    const double share = 1e6 * (gw_clock() - since) / NAP_SHARE;
     const long nap = share < LEAST_NAP ? LEAST_NAP : share > MOST_NAP ? MOST_NAP : (long)share;
     struct timespec until;
     (void)clock_gettime(CLOCK_MONOTONIC, &until);
@@ -151,9 +151,9 @@ static gw_status run_once(gw_step *s, double *since)
     gw_status status = run_lanes(s, &moved, &idle, &why);
     gw_fp_leave(caller);
     if (moved || idle) {
-        *since = gw_step_now();
+        *since = gw_clock();
     }
-    if (status == GW_OK && !moved && !idle && gw_step_now() - *since > s->config.timeout) {
+    if (status == GW_OK && !moved && !idle && gw_clock() - *since > s->config.timeout) {
         status = gw_step_too_late(s, &why);
     }
     if (status != GW_OK) {
@@ -168,7 +168,7 @@ static gw_status run_once(gw_step *s, double *since)
 
 void gw_step_run_all(gw_step *s)
 {
-    double since = gw_step_now();
+    double since = gw_clock();
     const int before = s->gradients->use != NULL ? s->gradients->use(s, s->config.place.device) : 0;
     while (s->status == GW_OK && s->arrived < s->n_layers && run_once(s, &since) == GW_OK) {
     }
@@ -180,7 +180,7 @@ void gw_step_run_all(gw_step *s)
 void *gw_step_thread(void *step)
 {
     gw_step *s = step;
-    double since = gw_step_now();
+    double since = gw_clock();
     gw_turn_soon();
     if (s->gradients->use != NULL) {
         (void)s->gradients->use(s, s->config.place.device);
@@ -189,7 +189,7 @@ void *gw_step_thread(void *step)
     while (!s->stop) {
         if (s->status != GW_OK || s->posted == 0 || s->arrived == s->n_layers) {
             (void)pthread_cond_wait(&s->due, &s->lock);
-            since = gw_step_now();
+            since = gw_clock();
             continue;
         }
         s->busy = 1;

@@ -56,7 +56,7 @@ gw_status gw_step_post_after(gw_step *s, uint32_t layer, const gw_tensor *gradie
     if (l->posted) {
         status = GW_FAIL(why, GW_ERR_STATE, "layer '%.100s' is posted twice", l->name);
     } else {
-        const double now = gw_step_now();
+        const double now = gw_clock();
         if (s->posted == 0) { /* later the thread reads it without the lock */
             s->first_post = now;
         }

@@ -196,10 +196,6 @@ struct gw_step {
     double first_post, last_arrival;
 };
 
-static inline double gw_step_now(void)
-{
-    return gw_clock();
-}
 /* GW_OK, or what the step failed with. */
 gw_status gw_step_failure(gw_step *s, gw_why *why);
 /* Records it, tells the other ranks, takes back what was under way. */

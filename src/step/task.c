@@ -27,7 +27,7 @@ gw_status gw_task_open_layer(gw_step *s, const gw_step_lane *lane, uint32_t laye
     const double posted = l->measured.posted;
     l->measured = (gw_layer_stats){.step = s->number,
                                    .posted = posted,
-                                   .begun = gw_step_now() - s->first_post,
+                                   .begun = gw_clock() - s->first_post,
                                    .fused = l->fusion != UINT32_MAX};
     return s->gradients->hand_over(s, lane, l, values, why);
 }
@@ -52,7 +52,7 @@ void gw_task_close_layer(gw_step *s, uint32_t layer)
         gw_task_add_stats(&l->measured, gw_exchange_stats_of(l->pieces[i]));
     }
     memcpy(l->measured.dense_bytes_sent, l->ring, sizeof l->ring);
-    const double now = gw_step_now();
+    const double now = gw_clock();
     l->measured.arrived = now - s->first_post;
     (void)pthread_mutex_lock(&s->lock);
     l->stats = l->measured;
@@ -143,7 +143,7 @@ gw_status gw_task_begin(gw_step *s, gw_step_lane *lane, gw_why *why)
                                  ? gw_convoy_begin(s, lane, &s->convoys[t->convoy], why)
                                  : begin_piece(s, lane, t, why);
     lane->begun = status == GW_OK;
-    lane->since = gw_step_now();
+    lane->since = gw_clock();
     return status;
 }
 
