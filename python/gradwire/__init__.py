@@ -88,6 +88,9 @@ def attach(model, what="natural:bits=8", *, route=None, rules=None, dense_below=
     model = _unwrap(model)
     if any(a.model is model for a in _attached):
         raise GradwireError("this model is attached already: detach it first")
+    if optimizer is None:
+        warmup = 0 if warmup is None else warmup
+    warmup_codec = warmup_codec or ("dense" if optimizer is None else "dither:bits=4")
     if piece is None:
         piece = 0 if _plan.is_file(what) else 1 << 21
     options = dict(seed=seed, timeout=datetime.timedelta(seconds=timeout), lanes=lanes, threads=threads, piece=piece, node=node,
@@ -147,8 +150,8 @@ def _attach_ddp(model, what, route, rules, dense_below, scaler, residual, quiet,
     group = model.process_group
     meet(group, attach_timeout)
     layers, parameters, hook, where, wire, phase, adam = say_together(group, prepare)
-    alike(group, "(warmup, warmup_codec)", warmup)
     alike(group, "(optimizer is given)", optimizer is not None)
+    alike(group, "(warmup, warmup_codec)", warmup)
     reasons = gather(group, where.why if where is not None else None)
     if dist.get_rank(group) == 0:
         device.warn(reasons)
@@ -172,7 +175,7 @@ def _make_adam(optimizer, model, layers, parameters, what, warmup, quiet):
     if not any(adam.is_converted(layer) for layer in layers):
         return None
     steps, codec = warmup
-    codec = _plan.check_warmup(1 if steps is None else steps, codec or "dither:bits=4", what)
+    codec = _plan.check_warmup(1 if steps is None else steps, codec, what)
     if steps == 0:
         raise GradwireError("warmup=0: with optimizer= compression needs a variance, and so a warm-up; leave warmup= out, and it ends by itself")
     return adam.Adam(optimizer, model, layers, parameters, steps, codec, quiet)

@@ -72,8 +72,7 @@ def check_warmup(steps, codec, what):
 
 def warmup(steps, codec, what):
     """The Warmup of attach's arguments, or None."""
-    steps = 0 if steps is None else steps
-    codec = check_warmup(steps, codec or "dense", what)
+    codec = check_warmup(steps, codec, what)
     return Warmup(steps, codec) if steps else None
 
 
