@@ -72,6 +72,7 @@ def check_warmup(steps, codec, what):
 
 def warmup(steps, codec, what):
     """The Warmup of attach's arguments, or None."""
+    steps = steps or 0
     codec = check_warmup(steps, codec, what)
     return Warmup(steps, codec) if steps else None
 
