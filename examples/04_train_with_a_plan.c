@@ -95,5 +95,5 @@ int main(int argc, char **argv)
     train(parts, STEPS); /* other threads, another world: what they know is the checkpoint */
     (void)printf("weight 3 is %.2f\n", (double)parts->weights[3]);
     gw_plan_file_free(plan);
-    return memcmp(whole->weights, parts->weights, sizeof whole->weights) != 0;
+    return memcmp((char *)whole->weights, (char *)parts->weights, sizeof whole->weights) != 0;
 }

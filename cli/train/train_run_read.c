@@ -213,7 +213,10 @@ gw_status gw_cli_run_read(gw_cli_run *run, gw_why *why)
     void *head = NULL, *history = NULL;
     size_t head_size = 0, history_size = 0;
     gw_run_file *read = calloc(1, sizeof *read);
-    gw_status status = read ? load(run, "run.json", &head, &head_size, why) : no_memory(run, why);
+    if (!read) {
+        return no_memory(run, why);
+    }
+    gw_status status = load(run, "run.json", &head, &head_size, why);
     if (status == GW_OK && has_history(run)) {
         status = load(run, "history.jsonl", &history, &history_size, why);
     }

@@ -35,6 +35,6 @@ typedef struct gw_sum {
 /* A block whose sum is complete: divided, hashed, written. */
 void gw_sum_write(gw_sum *s, unsigned part, float *block, size_t at, size_t m, int past);
 /* A part of the sum, for gw_coding_run. */
-void gw_sum_selected(void *sum, unsigned index);
+void gw_sum_selected(void *arg, unsigned index);
 
 #endif

@@ -116,6 +116,6 @@ size_t gw_stay_entry_bytes(size_t bound);
 /* Divides what was not divided and looks at it. */
 gw_status gw_stay_finish(gw_exchange *x, gw_why *why);
 /* What happened to come here: *done when it was, or nothing was to. */
-gw_status gw_stay_settle(gw_exchange *x, int *done, gw_why *why);
+gw_status gw_resident_fetch(gw_exchange *x, int *done, gw_why *why);
 
 #endif

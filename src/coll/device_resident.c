@@ -460,7 +460,7 @@ static gw_status take(gw_exchange *x, gw_why *why)
     return status;
 }
 
-gw_status gw_stay_settle(gw_exchange *x, int *done, gw_why *why)
+gw_status gw_resident_fetch(gw_exchange *x, int *done, gw_why *why)
 {
     gw_staying *s = x->stay;
     if (s->state == GW_RESULTS_DUE) {

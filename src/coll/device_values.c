@@ -638,7 +638,7 @@ static gw_status end(gw_exchange *x, int *done, int *moved, gw_why *why)
         *moved = 1;
         return return_values(x, why);
     }
-    gw_status status = gw_stay_settle(x, done, why);
+    gw_status status = gw_resident_fetch(x, done, why);
     if (status == GW_OK && *done && x->config.hashed && !x->hashed) {
         *done = 0;
         status = gw_there_begin(x, why);

@@ -141,7 +141,7 @@ struct gw_exchange {
 /* x->comm for the move under way, before every post. */
 gw_status gw_exchange_turn_to_comm(gw_exchange *x, gw_why *why);
 /* Cuts the workspace, or measures it. */
-void gw_exchange_cut(gw_arena *here, gw_arena *there, gw_exchange *x);
+void gw_exchange_cut(gw_arena *arena, gw_arena *there, gw_exchange *x);
 /* Notes that the move under way has begun. */
 void gw_exchange_begin_move(gw_exchange *x);
 /* All moves are done: the result, on the host, is divided, looked at and hashed, as far as no move has done so. *moved: something was

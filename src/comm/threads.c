@@ -20,7 +20,7 @@ void gw_world_fail(gw_threads *world, gw_status status, const char *format, ...)
     pthread_cond_broadcast(&world->changed);
 }
 
-void gw_world_settle(gw_threads *world, uint32_t rank)
+void gw_world_finish_copies(gw_threads *world, uint32_t rank)
 {
     while (world->readers[rank] != 0) {
         pthread_cond_wait(&world->changed, &world->lock);
@@ -29,7 +29,7 @@ void gw_world_settle(gw_threads *world, uint32_t rank)
 
 gw_status gw_world_failure(gw_threads *world, uint32_t rank, gw_why *why)
 {
-    gw_world_settle(world, rank);
+    gw_world_finish_copies(world, rank);
     return gw_fail(why, world->failed, "%s", world->why.text);
 }
 
@@ -51,7 +51,7 @@ static gw_status leave(gw_end *end, gw_status status)
 static gw_post *next_post(gw_end *end, gw_operation operation, uint32_t root, gw_status *status,
                           gw_why *why)
 {
-    gw_group *group = end->group;
+    gw_threads_group *group = end->group;
     for (uint32_t i = 0; group->open < group->size && i < group->size; i++) {
         const gw_end *peer = &group->ends[i];
         if (peer->closed && peer->next <= end->next) {
@@ -111,12 +111,12 @@ static gw_status split(gw_comm *comm, uint32_t colour, uint32_t key, gw_comm **o
 static void give_up(gw_comm *comm, const char *reason)
 {
     gw_end *end = enter(comm);
-    gw_group *group = end->group;
+    gw_threads_group *group = end->group;
     const uint32_t rank = group->ranks[comm->rank];
     gw_why words;
     (void)gw_gave_up(&words, rank, reason);
     gw_world_fail(group->world, GW_ERR_PEER, "%s", words.text);
-    gw_world_settle(group->world, rank);
+    gw_world_finish_copies(group->world, rank);
     (void)leave(end, GW_OK);
 }
 
@@ -141,7 +141,7 @@ static int is_waited_for(const gw_end *end, uint64_t *number)
 static void close_end(gw_comm *comm)
 {
     gw_end *end = enter(comm);
-    gw_group *group = end->group;
+    gw_threads_group *group = end->group;
     gw_threads *world = group->world;
     const uint32_t rank = group->ranks[comm->rank];
     uint64_t number = 0;
@@ -157,7 +157,7 @@ static void close_end(gw_comm *comm)
         end->closed = 1;
         group->open--;
         if (world->failed != GW_OK) {
-            gw_world_settle(world, rank);
+            gw_world_finish_copies(world, rank);
         }
         gw_comm_let_go(comm);
         if (group->open == 0 && group != world->all) {

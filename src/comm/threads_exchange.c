@@ -8,7 +8,7 @@
 #include <string.h>
 
 /* A slot, its posts, then for each its pieces, then for each its flags. */
-static gw_slot *new_slot(gw_group *group)
+static gw_slot *new_slot(gw_threads_group *group)
 {
     const size_t m = group->size;
     const size_t size = sizeof(gw_slot) + m * sizeof(gw_post) + m * m * (sizeof(gw_piece) + 1);
@@ -26,7 +26,7 @@ static gw_slot *new_slot(gw_group *group)
     return slot;
 }
 
-gw_status gw_slots_reserve(gw_group *group)
+gw_status gw_slots_reserve(gw_threads_group *group)
 {
     for (int i = 0; i < GW_SLOTS_AT_ONCE; i++) {
         gw_slot *slot = new_slot(group);
@@ -41,7 +41,7 @@ gw_status gw_slots_reserve(gw_group *group)
 
 gw_slot *gw_slot_find(gw_end *end)
 {
-    gw_group *group = end->group;
+    gw_threads_group *group = end->group;
     gw_slot **link = &group->live;
     while (*link != NULL && (*link)->number < end->next) {
         link = &(*link)->next;
@@ -64,7 +64,7 @@ gw_slot *gw_slot_find(gw_end *end)
 
 static void retire(gw_slot *slot)
 {
-    gw_group *group = slot->group;
+    gw_threads_group *group = slot->group;
     gw_slot **link = &group->live;
     while (*link != slot) {
         link = &(*link)->next;
@@ -84,7 +84,7 @@ static int is_message(const gw_post *post, size_t bytes)
 
 static void send_message(gw_post *from, gw_post *to, double now)
 {
-    gw_group *group = from->slot->group;
+    gw_threads_group *group = from->slot->group;
     const size_t bytes = from->pieces[to->member].sent;
     if (!is_message(from, bytes)) {
         return;
@@ -102,7 +102,7 @@ static void send_message(gw_post *from, gw_post *to, double now)
 /* What one sends is what the other receives? */
 static int agree(const gw_post *from, const gw_post *to)
 {
-    const gw_group *group = from->slot->group;
+    const gw_threads_group *group = from->slot->group;
     const uint32_t a = group->ranks[from->member], b = group->ranks[to->member];
     const size_t sent = from->pieces[to->member].sent, received = to->pieces[from->member].received;
     if (from->operation != to->operation) {
@@ -161,7 +161,7 @@ void gw_slot_post(gw_end *end, gw_post *post)
  * while the bytes come in, and nobody may look before the operation is done. */
 static void copy_ready(gw_end *end, gw_post *post)
 {
-    gw_group *group = end->group;
+    gw_threads_group *group = end->group;
     gw_threads *world = group->world;
     for (uint32_t i = 0; i < end->comm.ranks && post->ready_left > 0; i++) {
         const uint32_t member = (post->member + end->comm.ranks - i) % end->comm.ranks;
@@ -210,7 +210,7 @@ gw_status gw_slot_test(gw_end *end, gw_post *post, int *done, gw_why *why)
 
 void gw_slot_describe(gw_end *end, const gw_post *post, char *text, size_t size)
 {
-    const gw_group *group = end->group;
+    const gw_threads_group *group = end->group;
     gw_rank_list missing = {0};
     for (uint32_t i = 0; i < group->size; i++) {
         if (post->slot->posts[i].state == GW_POST_NONE) {

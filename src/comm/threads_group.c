@@ -3,9 +3,9 @@
 
 #include <stdlib.h>
 
-gw_group *gw_group_create(gw_threads *world, uint32_t size, const gw_comm_table *table)
+gw_threads_group *gw_group_create(gw_threads *world, uint32_t size, const gw_comm_table *table)
 {
-    gw_group *group = calloc(1, sizeof *group + size * sizeof group->ends[0]);
+    gw_threads_group *group = calloc(1, sizeof *group + size * sizeof group->ends[0]);
     uint32_t *ranks = calloc(size, sizeof *ranks);
     if (group == NULL || ranks == NULL) {
         free(group);
@@ -34,9 +34,9 @@ static void free_slots(gw_slot *slot)
     }
 }
 
-void gw_group_free(gw_group *group)
+void gw_group_free(gw_threads_group *group)
 {
-    gw_group **link = &group->world->groups;
+    gw_threads_group **link = &group->world->groups;
     while (*link != group) {
         link = &(*link)->next;
     }
@@ -48,14 +48,14 @@ void gw_group_free(gw_group *group)
 }
 
 /* The group of the colour of member `first`, its lowest. 0: no memory. */
-static int make_group(gw_group *group, uint32_t first)
+static int make_group(gw_threads_group *group, uint32_t first)
 {
     const uint32_t colour = group->ends[first].colour;
     uint32_t size = 0;
     for (uint32_t i = first; i < group->size; i++) {
         size += group->ends[i].colour == colour;
     }
-    gw_group *made = gw_group_create(group->world, size, group->ends[0].comm.table);
+    gw_threads_group *made = gw_group_create(group->world, size, group->ends[0].comm.table);
     if (made == NULL) {
         return 0;
     }
@@ -80,7 +80,7 @@ static int make_group(gw_group *group, uint32_t first)
 }
 
 /* Called by the last that came. */
-static void take_place(gw_group *group)
+static void take_place(gw_threads_group *group)
 {
     for (uint32_t i = 0; i < group->size; i++) {
         group->ends[i].split = NULL;
@@ -98,7 +98,7 @@ static void take_place(gw_group *group)
 
 gw_status gw_group_split(gw_end *end, gw_why *why)
 {
-    gw_group *group = end->group;
+    gw_threads_group *group = end->group;
     gw_threads *world = group->world;
     const uint64_t before = group->splits;
     for (uint32_t i = 0; i < group->size; i++) {

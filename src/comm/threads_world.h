@@ -8,7 +8,7 @@
 
 #include <pthread.h>
 
-typedef struct gw_group gw_group;
+typedef struct gw_threads_group gw_threads_group;
 
 /* One member's share of an operation. */
 typedef struct gw_post {
@@ -27,7 +27,7 @@ typedef struct gw_post {
 
 /* An operation of a group: number n of each member's. */
 typedef struct gw_slot {
-    gw_group *group;
+    gw_threads_group *group;
     struct gw_slot *next;
     uint64_t number;
     uint32_t done; /* members */
@@ -37,7 +37,7 @@ typedef struct gw_slot {
 /* One rank's end of a group. */
 typedef struct gw_end {
     gw_comm comm;
-    gw_group *group;
+    gw_threads_group *group;
     uint64_t next; /* number of its next operation */
     int closed;
     /* what it wants of the split under way, and what it gets */
@@ -45,9 +45,9 @@ typedef struct gw_end {
     gw_comm *split;
 } gw_end;
 
-struct gw_group {
+struct gw_threads_group {
     gw_threads *world;
-    gw_group *next;
+    gw_threads_group *next;
     uint32_t size, open, splitting;
     uint64_t splits;      /* that took place */
     uint32_t *ranks;      /* of the world */
@@ -61,20 +61,20 @@ struct gw_threads {
     uint32_t ranks;
     gw_links links;
     uint32_t *readers; /* per rank: copies out of its buffers that are being made */
-    gw_group *all, *groups;
+    gw_threads_group *all, *groups;
     gw_status failed; /* GW_OK, or why nothing works any more */
     gw_why why;
 };
 
 /* All of these with the lock held. */
-gw_group *gw_group_create(gw_threads *world, uint32_t size, const gw_comm_table *table);
-void gw_group_free(gw_group *group); /* takes it off the world's list */
+gw_threads_group *gw_group_create(gw_threads *world, uint32_t size, const gw_comm_table *table);
+void gw_group_free(gw_threads_group *group); /* takes it off the world's list */
 gw_status gw_group_split(gw_end *end, gw_why *why);
 /* The first failure is kept; everybody's operations end with it. */
 __attribute__((format(printf, 3, 4))) void gw_world_fail(gw_threads *world, gw_status status,
                                                          const char *format, ...);
 /* Waits until nobody copies out of the rank's buffers. */
-void gw_world_settle(gw_threads *world, uint32_t rank);
+void gw_world_finish_copies(gw_threads *world, uint32_t rank);
 /* Settles, then returns what failed. */
 gw_status gw_world_failure(gw_threads *world, uint32_t rank, gw_why *why);
 
@@ -82,9 +82,9 @@ gw_status gw_world_failure(gw_threads *world, uint32_t rank, gw_why *why);
  * with lengths or seals), and its result needs a message of every rank. So the first rank is in the exchange after the
  * last rank's at most. */
 enum { GW_SLOTS_AT_ONCE = 8 };
-gw_status gw_slots_reserve(gw_group *group);   /* so that exchanges allocate none */
-gw_slot *gw_slot_find(gw_end *end);            /* of its next operation; NULL: no memory */
-void gw_slot_post(gw_end *end, gw_post *post); /* its operation, root and pieces are set */
+gw_status gw_slots_reserve(gw_threads_group *group); /* so that exchanges allocate none */
+gw_slot *gw_slot_find(gw_end *end);                  /* of its next operation; NULL: no memory */
+void gw_slot_post(gw_end *end, gw_post *post);       /* its operation, root and pieces are set */
 gw_status gw_slot_test(gw_end *end, gw_post *post, int *done, gw_why *why);
 void gw_slot_describe(gw_end *end, const gw_post *post, char *text, size_t size);
 

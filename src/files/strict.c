@@ -50,9 +50,10 @@ __attribute__((format(printf, 3, 4))) static void add(const gw_json_place *at, s
 /* The place's name, from the root down. Places are a few levels deep. */
 static void name_place(const gw_json_place *at, size_t *used)
 {
-    const gw_json_place *chain[16];
+    enum { DEEPEST = 16 };
+    const gw_json_place *chain[DEEPEST];
     size_t depth = 0;
-    for (; at->up && depth < sizeof chain / sizeof *chain; at = at->up) {
+    for (; at->up && depth < DEEPEST; at = at->up) {
         chain[depth++] = at;
     }
     while (depth-- > 0) {

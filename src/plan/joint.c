@@ -55,7 +55,7 @@ static double step_of(const planner *p, const gw_joint_found *found)
 /* ---- cuts ---- */
 
 /* Buckets of a rule in p->cut; with `level` only tensors of one level stay together. */
-static gw_status cut(planner *p, gw_fusion rule, const uint32_t *level, gw_why *why)
+static gw_status cut(planner *p, gw_fusion_rule rule, const uint32_t *level, gw_why *why)
 {
     gw_problem x;
     const gw_status status = gw_problem_create(&x, p->job, rule, why);

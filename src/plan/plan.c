@@ -31,8 +31,8 @@ typedef struct planner {
     gw_plan_report report;
     gw_ticks best; /* makespan of `entry` */
     gw_plan_entry *entry;
-    gw_fusion rule; /* that of the best */
-    int some_plain; /* the job has tensors that no codec may take */
+    gw_fusion_rule rule; /* that of the best */
+    int some_plain;      /* the job has tensors that no codec may take */
     gw_route dense; /* the best for everything uncompressed: that of tensors no codec may take */
 } planner;
 
@@ -69,7 +69,7 @@ static gw_status collect_specs(planner *p, gw_why *why)
 
 /* One spec along one route for every bucket, which is what baselines are of; kept if it is the fastest so far, with
  * those buckets uncompressed that no codec may take. */
-static gw_status try_uniform(planner *p, gw_fusion rule, const gw_params *spec,
+static gw_status try_uniform(planner *p, gw_fusion_rule rule, const gw_params *spec,
                              const gw_route *route, double *fastest, gw_why *why)
 {
     gw_ticks makespan = GW_NEVER;
@@ -99,8 +99,8 @@ static gw_status try_uniform(planner *p, gw_fusion rule, const gw_params *spec,
 }
 
 /* The everyday compressed routes, on each device that can. */
-static gw_status try_everyday(planner *p, gw_fusion rule, const gw_params *spec, double *fastest,
-                              gw_why *why)
+static gw_status try_everyday(planner *p, gw_fusion_rule rule, const gw_params *spec,
+                              double *fastest, gw_why *why)
 {
     static const char *const DEVICES[2] = {"gpu", "cpu"};
     for (size_t i = 0; i < 2 * gw_route_name_count(); i++) {
@@ -122,7 +122,7 @@ static gw_status try_everyday(planner *p, gw_fusion rule, const gw_params *spec,
     return GW_OK;
 }
 
-static gw_status try_dense(planner *p, gw_fusion rule, gw_why *why)
+static gw_status try_dense(planner *p, gw_fusion_rule rule, gw_why *why)
 {
     for (uint32_t i = 0; i < p->pricer.n_skeletons; i++) {
         const gw_route *route = &p->pricer.skeleton[i];
@@ -170,7 +170,8 @@ static void keep_picks(planner *p, const gw_problem *x, const gw_search *s)
 }
 
 /* A greedy pass, or the whole search; kept if it is the best so far. */
-static gw_status search_rule(planner *p, gw_fusion rule, int whole, gw_ticks *reached, gw_why *why)
+static gw_status search_rule(planner *p, gw_fusion_rule rule, int whole, gw_ticks *reached,
+                             gw_why *why)
 {
     gw_problem x;
     gw_search s;

@@ -119,8 +119,8 @@ static void uniform_entries(const gw_uniform *all, gw_plan_entry two[2])
     two[1] = all->plain != NULL ? (gw_plan_entry){.route = *all->plain} : two[0];
 }
 
-gw_status gw_predict_uniform(gw_pricer *p, const gw_job *job, gw_fusion rule, const gw_uniform *all,
-                             gw_ticks *makespan, gw_why *why)
+gw_status gw_predict_uniform(gw_pricer *p, const gw_job *job, gw_fusion_rule rule,
+                             const gw_uniform *all, gw_ticks *makespan, gw_why *why)
 {
     drawing d = {.n_known = 0};
     gw_plan_entry two[2];
@@ -130,7 +130,7 @@ gw_status gw_predict_uniform(gw_pricer *p, const gw_job *job, gw_fusion rule, co
     return status == GW_OK ? draw(&d, p, two, 1, makespan, NULL, NULL, why) : status;
 }
 
-gw_status gw_entries_uniform(const gw_job *job, gw_fusion rule, const gw_uniform *all,
+gw_status gw_entries_uniform(const gw_job *job, gw_fusion_rule rule, const gw_uniform *all,
                              gw_plan_entry *entries, gw_why *why)
 {
     gw_problem x;

@@ -11,9 +11,9 @@ typedef struct gw_uniform {
     const gw_route *route, *plain; /* plain NULL: every bucket */
 } gw_uniform;
 
-gw_status gw_predict_uniform(gw_pricer *p, const gw_job *job, gw_fusion rule, const gw_uniform *all,
-                             gw_ticks *makespan, gw_why *why);
-gw_status gw_entries_uniform(const gw_job *job, gw_fusion rule, const gw_uniform *all,
+gw_status gw_predict_uniform(gw_pricer *p, const gw_job *job, gw_fusion_rule rule,
+                             const gw_uniform *all, gw_ticks *makespan, gw_why *why);
+gw_status gw_entries_uniform(const gw_job *job, gw_fusion_rule rule, const gw_uniform *all,
                              gw_plan_entry *entries, gw_why *why);
 /* `intervals` as in gw_timeline_run. */
 gw_status gw_predict_entries(gw_pricer *p, const gw_job *job, const gw_plan_entry *entries,

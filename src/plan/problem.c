@@ -79,13 +79,13 @@ double gw_step_seconds(const gw_job *job, gw_ticks makespan)
 
 /* ---- buckets ---- */
 
-const gw_fusion GW_FUSION[GW_FUSIONS] = {{0, 0, 0},
-                                         {1 << 14, 1 << 16, 0},
-                                         {1 << 16, 1 << 20, 0},
-                                         {1 << 18, 1 << 22, 0},
-                                         {1 << 20, 1 << 23, 0}};
+const gw_fusion_rule GW_FUSION[GW_FUSIONS] = {{0, 0, 0},
+                                              {1 << 14, 1 << 16, 0},
+                                              {1 << 16, 1 << 20, 0},
+                                              {1 << 18, 1 << 22, 0},
+                                              {1 << 20, 1 << 23, 0}};
 
-static void cut(gw_problem *x, const gw_job *job, gw_fusion rule)
+static void cut(gw_problem *x, const gw_job *job, gw_fusion_rule rule)
 {
     uint32_t b = 0;
     for (size_t i = 0; i < job->n; i++) {
@@ -107,7 +107,7 @@ static void cut(gw_problem *x, const gw_job *job, gw_fusion rule)
     x->buckets = b;
 }
 
-gw_status gw_problem_create(gw_problem *x, const gw_job *job, gw_fusion rule, gw_why *why)
+gw_status gw_problem_create(gw_problem *x, const gw_job *job, gw_fusion_rule rule, gw_why *why)
 {
     const size_t room = job->n + 2;
     *x = (gw_problem){.first = calloc(room, sizeof *x->first),

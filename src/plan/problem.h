@@ -6,14 +6,14 @@
 
 /* Neighbours of fewer than `below` elements travel together, up to `together` elements; what no codec may take only with
  * its like, unless `mixed`: then a bucket with one such tensor is not coded. */
-typedef struct gw_fusion {
+typedef struct gw_fusion_rule {
     uint64_t below, together;
     int mixed;
-} gw_fusion;
+} gw_fusion_rule;
 
 /* Ways that are tried, smallest first. */
 enum { GW_FUSIONS = 5 };
-extern const gw_fusion GW_FUSION[GW_FUSIONS];
+extern const gw_fusion_rule GW_FUSION[GW_FUSIONS];
 
 /* Classes by size; the same for all ways to cut a job. */
 typedef struct gw_class_store {
@@ -36,7 +36,7 @@ gw_status gw_job_check(const gw_job *job, gw_why *why);
 gw_status gw_job_sizes(const gw_job *job, size_t *out, gw_why *why);
 /* Seconds of a whole step whose timeline takes so long. */
 double gw_step_seconds(const gw_job *job, gw_ticks makespan);
-gw_status gw_problem_create(gw_problem *x, const gw_job *job, gw_fusion rule, gw_why *why);
+gw_status gw_problem_create(gw_problem *x, const gw_job *job, gw_fusion_rule rule, gw_why *why);
 /* The same with the buckets of these entries, one a tensor. */
 gw_status gw_problem_of(gw_problem *x, const gw_job *job, const gw_plan_entry *entries,
                         gw_why *why);

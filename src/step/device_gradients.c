@@ -180,7 +180,7 @@ void gw_device_close(gw_step *s)
     free(s->device.payloads);
 }
 
-void gw_device_settle(gw_step *s)
+void gw_device_finish(gw_step *s)
 {
     for (uint32_t i = 0; i < s->n_lanes; i++) {
         (void)gw_cuda_wait(s->config.place, s->lanes[i].groups.stream, NULL);

@@ -397,7 +397,7 @@ gw_status gw_fusion_end(gw_step *s, const gw_step_lane *lane, const gw_task *t, 
     return GW_OK;
 }
 
-gw_status gw_fusions_settle(gw_step *s, int none, gw_why *why)
+gw_status gw_fusions_conclude(gw_step *s, int none, gw_why *why)
 {
     gw_status status = GW_OK;
     for (uint32_t i = 0; i < s->n_fusions && status == GW_OK; i++) {

@@ -37,7 +37,7 @@ static void drop_tasks(gw_step *s)
 void gw_step_unprepare(gw_step *s)
 {
     if (gw_step_on_device(s)) {
-        gw_device_settle(s);
+        gw_device_finish(s);
     }
     drop_tasks(s);
     gw_fusions_drop(s);

@@ -145,7 +145,7 @@ gw_status gw_step_wait(gw_step *s, gw_step_result *result, gw_why *why)
         status = gw_fail(why, s->status, "%s", s->why.text);
     }
     if (status == GW_OK) {
-        status = gw_step_settle(s, why);
+        status = gw_step_conclude(s, why);
     }
     if (status == GW_OK) {
         count_hashes(s);

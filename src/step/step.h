@@ -250,7 +250,7 @@ int gw_fusion_ends_with(const gw_step *s, uint32_t fusion, uint32_t layer);
 gw_status gw_fusion_begin(gw_step *s, const gw_step_lane *lane, const gw_task *t, gw_why *why);
 gw_status gw_fusion_end(gw_step *s, const gw_step_lane *lane, const gw_task *t, gw_why *why);
 /* `none`: the step never happened to any residual. */
-gw_status gw_fusions_settle(gw_step *s, int none, gw_why *why);
+gw_status gw_fusions_conclude(gw_step *s, int none, gw_why *why);
 void gw_fusions_roll_back(gw_step *s);
 
 /* Layers in the order of the wire; *joined: it goes in a convoy, whose task is made when it is closed, by a layer that does not join or
@@ -338,7 +338,7 @@ uint64_t gw_step_dense_bytes(const gw_step *s, const gw_layer *l);
 gw_status gw_step_count_ring(gw_step *s, gw_why *why);
 /* Everything has arrived: residuals and codec state count from now on, or stay where a mean is not finite,
  * which every rank sees alike. */
-gw_status gw_step_settle(gw_step *s, gw_why *why);
+gw_status gw_step_conclude(gw_step *s, gw_why *why);
 
 /* ---- gradients on a device: for steps on one alone ---- */
 
@@ -356,7 +356,7 @@ void gw_device_abort(gw_step *s, const char *reason);
 void gw_device_make_waves(gw_step *s);
 /* Lists and events for the layers there are. */
 gw_status gw_device_prepare(gw_step *s, gw_why *why);
-void gw_device_settle(gw_step *s); /* waits for all work of the lanes */
+void gw_device_finish(gw_step *s); /* waits for all work of the lanes */
 /* A gradient as fp32 on the host, done on return; by whoever posts. */
 gw_status gw_device_read(gw_step *s, const gw_layer *l, const gw_tensor *gradient, float *to,
                          gw_why *why);

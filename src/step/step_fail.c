@@ -17,7 +17,7 @@ void gw_step_fail(gw_step *s, gw_status status, const gw_why *why)
     }
     if (gw_step_on_device(s)) {
         gw_device_abort(s, why->text);
-        gw_device_settle(s);
+        gw_device_finish(s);
     }
     gw_fusions_roll_back(s);
     for (uint32_t i = 0; i < s->n_layers; i++) {

@@ -62,13 +62,13 @@ void gw_task_close_layer(gw_step *s, uint32_t layer)
     (void)pthread_mutex_unlock(&s->lock);
 }
 
-gw_status gw_step_settle(gw_step *s, gw_why *why)
+gw_status gw_step_conclude(gw_step *s, gw_why *why)
 {
     int none = 0;
     for (uint32_t i = 0; i < s->n_layers; i++) {
         none |= s->layers[i].bad && s->config.all_or_nothing;
     }
-    gw_status status = s->n_fusions != 0 ? gw_fusions_settle(s, none, why) : GW_OK;
+    gw_status status = s->n_fusions != 0 ? gw_fusions_conclude(s, none, why) : GW_OK;
     for (uint32_t i = 0; i < s->n_layers && status == GW_OK; i++) {
         const gw_layer *l = &s->layers[i];
         const int bad = l->bad || none;

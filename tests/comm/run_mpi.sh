@@ -7,7 +7,7 @@ if [ $# -gt 2 ]; then
     compiler=$3 source=$4
     command -v "$compiler" >/dev/null || { echo "skip: no $compiler"; exit 77; }
     "$compiler" -std=c11 -O1 -g -Wall -Wextra -Werror -I"$source/include" -I"$source/src" -I"$source/tests" -o "$program" \
-        "$source"/tests/comm/test_mpi.c "$source"/src/comm/{mpi*,find_nodes,gather,pieces,wait}.c "$source"/src/base/{cpu,hash,status,why}.c
+        "$source"/tests/comm/test_mpi.c "$source"/src/comm/{mpi*,find_nodes,gather,pieces,wait}.c "$source"/src/base/{clock,cpu,hash,status,why}.c
 fi
 flags=()
 if [[ $(ldd "$program") == *libmpich* ]]; then
