@@ -7,7 +7,7 @@ import ranks
 
 tests = {}
 for name in ("replicas", "ddp", "bytes", "modules", "attach", "warmup", "state", "checkpoint", "lost", "failures", "groups", "fsdp", "device", "job",
-             "plan", "tools", "adam"):
+             "plan", "tools", "adam", "adam_state"):
     module = importlib.import_module(f"test_{name}")
     tests.update({f"test_{name}_{key[5:]}": value for key, value in vars(module).items() if key.startswith("test_")})
 

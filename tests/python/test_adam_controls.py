@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""test_adam.py can fail: plants one fault at a time in a copy of the package, and expects a test of it to turn red."""
+"""test_adam.py and test_adam_state.py can fail: plants one fault at a time in a copy of the package, and expects a test to turn red."""
 
 import os
 import pathlib
@@ -36,7 +36,8 @@ FAULTS = [
 
 def red(folder, test):
     """Whether a test fails with the package in `folder`."""
-    done = subprocess.run([sys.executable, str(HERE / "test_adam.py"), test], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+    file = next(f for f in ("test_adam.py", "test_adam_state.py") if f"def {test}(" in (HERE / f).read_text())
+    done = subprocess.run([sys.executable, str(HERE / file), test], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
                           env={**os.environ, "GRADWIRE_TEST_PACKAGE": folder})
     assert f"FAILED {test}" in done.stdout or f"ok {test}" in done.stdout, done.stdout
     return f"FAILED {test}" in done.stdout
