@@ -2,6 +2,7 @@
 """Trains under real DDP with gradwire: one process for each worker, on gloo, on this machine's processor.
 
     ddp.py --out OUT.jsonl [--model gpt --text FILE --steps 2000 --lr 2e-3 --seed 0 …] SPEC [plain]
+    ddp.py --out OUT.jsonl --text FILE --file LIST        such lines from a file; runs that OUT has already are left out
 
 SPEC: dense, or a codec of the library, such as adacomp:bin=50. Codecs that keep residuals go with optimizer=, unless `plain` follows.
 --model: gpt, the lab's, with its first weights, data, learning rate and test for the same seed; lstm and cnn, twins of the
@@ -159,24 +160,32 @@ def work(rank, o, store, queue):
     dist.barrier()
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("spec")
-    parser.add_argument("plain", nargs="?", choices=["plain"], help="feedback on gradients, torch's own AdamW")
-    for key, default in dict(text="", out="", model="gpt", size="tiny", steps=2000, seed=0, lr=2e-3, lr_warm=100, workers=4, batch=4,
-                             b2=0.95, decay=0.1, dense_below=8192, warmup=0).items():
-        parser.add_argument("--" + key.replace("_", "-"), type=type(default), default=default)
-    o = parser.parse_args()
-    run = {k: v for k, v in vars(o).items() if k not in ("text", "out")}
-    if os.path.exists(o.out) and run in [json.loads(line)["run"] for line in open(o.out)]:
+def run(o):
+    settings = {k: v for k, v in vars(o).items() if k not in ("text", "out", "file")}
+    if os.path.exists(o.out) and settings in [json.loads(line)["run"] for line in open(o.out)]:
         return
     queue = mp.get_context("spawn").SimpleQueue()
     with tempfile.TemporaryDirectory() as folder:
         mp.spawn(work, (o, f"{folder}/store", queue), nprocs=o.workers)
-    line = json.dumps({"run": run, **queue.get()})
+    line = json.dumps({"run": settings, **queue.get()})
     print(line, flush=True)
     with open(o.out, "a") as out:
         out.write(line + "\n")
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("spec", nargs="?", default="adacomp")
+    parser.add_argument("plain", nargs="?", choices=["plain"], help="feedback on gradients, torch's own AdamW")
+    for key, default in dict(text="", out="", model="gpt", size="tiny", steps=2000, seed=0, lr=2e-3, lr_warm=100, workers=4, batch=4,
+                             b2=0.95, decay=0.1, dense_below=8192, warmup=0).items():
+        parser.add_argument("--" + key.replace("_", "-"), type=type(default), default=default)
+    parser.add_argument("--file", help="more runs, one a line; # begins a comment")
+    o = parser.parse_args()
+    lines = [line.split("#")[0].split() for line in open(o.file)] if o.file else [[]]
+    for line in lines:
+        if line or not o.file:
+            run(parser.parse_args(sys.argv[1:] + line) if line else o)
 
 
 if __name__ == "__main__":
