@@ -8,7 +8,7 @@ import json
 import math
 import sys
 
-WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 900, 460, 70, 250, 30, 50
+WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 1080, 460, 70, 430, 30, 50
 COLOURS = ["#1b5e9e", "#c0392b", "#2e7d32", "#8e44ad", "#d68910", "#00838f", "#6d4c41", "#ad1457", "#455a64", "#7cb342", "#3949ab", "#ef6c00"]
 
 
