@@ -22,7 +22,8 @@ from .library import FLAG_ROUNDS, FLAG_WANTS_FEEDBACK, GradwireError, lib, memor
 
 PRODUCT = "variance_product"  # in the optimizer's state of a converted parameter: the product of all β2 that made its variance
 STRANGE = 1e6  # times the variance, that the first mean gradient's square cannot be unless it is scaled
-BOUND = 1.0  # of the root mean square of a layer's update, in units of the learning rate
+CAP = 10.0  # of an element's update, in units of the learning rate: else a few elements with a small variance bound the whole layer
+BOUND = 1.0  # of the root mean square of a layer's update, in the same units
 
 
 def is_converted(layer):
@@ -256,10 +257,11 @@ class Adam:
 
     @staticmethod
     def _move(p, group, state):
-        """AdamW's formula, and a bound on the root mean square of the update."""
+        """AdamW's formula, with bounds on the elements of the update and on its root mean square."""
         lr, beta1 = float(group["lr"]), group["betas"][0]
         root = (state["exp_avg_sq"] / (1 - state[PRODUCT])).sqrt_().add_(group["eps"])
         update = state["exp_avg"].float() / root / (1 - beta1 ** float(state["step"]))
+        update.clamp_(-CAP, CAP)
         rms = torch.linalg.vector_norm(update) / math.sqrt(update.numel())
         update.mul_((BOUND / rms.clamp_min(1e-30)).clamp_max(1.0))
         p.mul_(1 - lr * group["weight_decay"]).add_(update, alpha=-lr)

@@ -44,6 +44,7 @@ class Reference:
                 self.state[id(p)][2] = product = product * feed
                 update = m / (1 - b1 ** self.t) / ((v / (1 - product)).sqrt() + group["eps"])
                 if held:
+                    update.clamp_(-10, 10)
                     update /= max(1.0, float(update.norm()) / update.numel() ** 0.5)
                 p.mul_(1 - group["lr"] * group["weight_decay"]).sub_(group["lr"] * update)
 

@@ -121,6 +121,23 @@ def test_variances_are_compared():
     on_2_and_4(other_variance)
 
 
+def test_bounds():
+    """Of an element's update, and of a layer's root mean square."""
+    from gradwire.adam import PRODUCT, Adam
+
+    def moved(momentum):
+        p = torch.zeros(50, 20)
+        state = {"exp_avg": momentum, "exp_avg_sq": torch.full_like(p, 1e-12), "step": torch.tensor(1e6), PRODUCT: 0.0}
+        Adam._move(p, {"lr": 1.0, "betas": BETAS, "eps": 1e-8, "weight_decay": 0.0}, state)
+        return p
+
+    torch.testing.assert_close(moved(torch.ones(50, 20)), -torch.ones(50, 20))
+    one = torch.zeros(50, 20)
+    one[3, 4] = 1.0
+    torch.testing.assert_close(moved(one), -10 * one)
+    torch.testing.assert_close(moved(1e-7 * one), -0.1 * one, rtol=0.02, atol=0)
+
+
 class Late(models.Mixed):
     """Tokens 40 to 49 are never seen before `late` is set."""
 
@@ -141,8 +158,9 @@ def late_token(rank, n):
         step(ddp, optimizer, data)
         moved = (ddp.module.embed.weight.detach() - before) / LR
         before = ddp.module.embed.weight.detach().clone()
-        # the update's root mean square is at most 1 in each layer, and decay moves little
+        # the update's root mean square is at most 1 in each layer, an element's at most 10, and decay moves little
         assert moved.square().mean().sqrt() <= 1.05 + DECAY * before.abs().max(), moved.square().mean().sqrt()
+        assert moved.abs().max() <= 10.05 + DECAY * before.abs().max(), moved.abs().max()
     assert torch.isfinite(ranks.flat(ddp)).all()
     gradwire.detach(ddp)
 
