@@ -84,6 +84,8 @@ class Run:
 
     def bounded(self, update):
         self.s["largest"].copy_(torch.maximum(self.s["largest"], update.abs().max()))
+        if self.way.cap:
+            update = update.clamp(-self.way.cap, self.way.cap)
         if not self.way.rms:
             return update
         return self.coded.times(update, (self.way.rms / (self.coded.rms(update) + 1e-12)).clamp(max=1.0))

@@ -20,6 +20,7 @@ class Way:
         "every": (0, "then a refresh each so many steps: the gradient is exchanged without bias too, for the variance; 0: never"),
         "vb2": (0.0, "beta2 of the refreshes; 0: by the library's rule, from the run's own and the gap"),
         "rms": (1.0, "bound of the RMS of each matrix's update, in units of the learning rate; 0: none"),
+        "cap": (0.0, "bound of each element of the update, before rms; 0: none. The library's is 10"),
         "clip": ("late", "late: each worker's gradient by its norm of the step before; arrived: what arrives by its own norm, as "
                          "clip_grad_norm_ after backward does; none"),
         "skip": (0, "1: a refresh takes the place of the compressed exchange; matrices do not move in that step"),
