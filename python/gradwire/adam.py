@@ -12,7 +12,6 @@ import sys
 import types
 
 import torch
-import torch.distributed as dist
 from ctypes import byref
 
 from . import plan

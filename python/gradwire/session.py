@@ -351,7 +351,7 @@ class Session:
             raise self._error from None
 
     def fail(self, error):
-        """Something that belongs to the steps of this session failed: no further step can be right."""
+        """Ends the session with an error from outside, such as a failed refresh: every later step raises it."""
         self._error = self._error or error
 
     @property
